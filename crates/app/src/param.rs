@@ -119,11 +119,17 @@ pub fn range_numbers(header: &[u8]) -> Option<RangeNumbers> {
     (range.is_some() || total.is_some()).then_some(RangeNumbers { range, total })
 }
 
+impl RangeNumbers {
+    /// The range, unless there is none (`bytes */200`) or the numbers contradict each other (`range_invalid`).
+    pub fn valid(self) -> Option<ContentRange> {
+        let ((start, end), total) = (self.range?, self.total);
+        (start <= end && total.is_none_or(|t| end < t)).then_some(ContentRange { start, end, total })
+    }
+}
+
 /// Reads the range of a `Content-Range`. `None` if it is invalid (`range_invalid`), or has no range (`bytes */200`).
 pub fn content_range(header: &[u8]) -> Option<ContentRange> {
-    let numbers = range_numbers(header)?;
-    let ((start, end), total) = (numbers.range?, numbers.total);
-    (start <= end && total.is_none_or(|t| end < t)).then_some(ContentRange { start, end, total })
+    range_numbers(header)?.valid()
 }
 
 fn digits(text: &str) -> Option<u64> {

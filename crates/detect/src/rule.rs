@@ -1,8 +1,8 @@
 //! A compiled rule: everything that is evaluated once the rule is a candidate.
 
 use margay_rules::ast::{
-    Action, ActionScope, AppProtoMode, BitOp, BufferCheck, BufferChecks, Check, Effect, Endian, NumberFormat, Protocol,
-    Rule, Side, Tag, Threshold, ThresholdKind,
+    Action, ActionScope, AppProtoMode, BitOp, BufferCheck, BufferChecks, Check, Effect, Protocol, Rule, Side, Tag,
+    Threshold, ThresholdKind,
 };
 
 use crate::buffer::PacketBuffer;
@@ -162,16 +162,7 @@ impl From<CompileError> for Refused {
 /// Whether a rule reads numbers of the payload in the byte order of DCERPC, which only its flows have.
 fn takes_dce_order(rule: &Rule) -> bool {
     let payload = rule.buffers.iter().filter(|b| !b.app);
-    payload.flat_map(|b| &b.checks).any(|c| {
-        let format = match c {
-            BufferCheck::ByteTest(t) => t.format,
-            BufferCheck::ByteJump(j) => j.format,
-            BufferCheck::ByteExtract(x) => x.format,
-            BufferCheck::ByteMath(m) => m.format,
-            _ => return false,
-        };
-        format == NumberFormat::Binary(Endian::Dce)
-    })
+    payload.flat_map(|b| &b.checks).any(BufferCheck::is_dce)
 }
 
 /// The checks on packets and flows, cheapest first.

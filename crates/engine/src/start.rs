@@ -94,13 +94,8 @@ fn refuse(options: &RunOptions) -> Result<(), Failed> {
     if let Some(what) = margay_config::unserved(options).into_iter().find(|u| u.refused) {
         return Err(Failed::new("suricata", format!("{} is not in this release: {}", what.option, what.why)));
     }
-    if let Some(mode) = &options.runmode
-        && !["single", "autofp", "workers"].contains(&mode.as_str())
-    {
-        return Err(Failed::new(
-            "runmodes",
-            format!("there is no run mode \"{mode}\"; there are workers, autofp and single"),
-        ));
+    if let Some(mode) = &options.runmode {
+        parallel::check_run_mode(mode).map_err(|why| Failed::new("runmodes", why))?;
     }
     if options.disable_detection && options.rules != RuleFiles::Configured {
         return Err(Failed::new("suricata", "-s and -S load rules: they cannot go with --disable-detection"));

@@ -89,6 +89,12 @@ impl Json {
         self.buf.push(b':');
     }
 
+    /// As [`Self::name`], with the bytes of [`Self::printable`].
+    pub fn name_printable(&mut self, key: &[u8]) {
+        self.item_printable(key);
+        self.buf.push(b':');
+    }
+
     /// Opens an object: the outermost one, or an element of an array. Close it with [`Json::end_object`].
     pub fn item_object(&mut self) {
         self.comma();

@@ -1,4 +1,4 @@
-//! What a script registers through the libraries.
+//! The variables and digests that a script registers through the libraries.
 
 /// Limit of the variables of one kind that a script names.
 const REGISTERED_MAX: usize = 64;

@@ -61,7 +61,7 @@ impl Limits {
     pub const OUTPUT: Limits = Limits { bytes: 256 << 20, instructions: 100_000_000, time: Duration::from_secs(10) };
 }
 
-/// What a script can access.
+/// The functions and modules that a script can access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Only the sandbox's functions.
@@ -75,7 +75,7 @@ pub enum Mode {
 pub struct Settings {
     /// Their limits.
     pub limits: Limits,
-    /// What they can access.
+    /// The functions and modules that they can access.
     pub mode: Mode,
     /// The log of their messages.
     pub log: Log,

@@ -61,7 +61,7 @@ struct InHand<'a> {
 impl Drop for InHand<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.inner.lock().lost += self.lines.iter().filter(|b| **b == b'\n').count() as u64;
+            self.inner.lock().lost += crate::count::lines(&self.lines);
         }
     }
 }

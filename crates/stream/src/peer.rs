@@ -239,7 +239,7 @@ pub(crate) struct Assembly {
     /// Inline: the bytes to inspect for early data, and their stream offset.
     pub(crate) around: Vec<u8>,
     pub(crate) around_at: u64,
-    /// Where the data begins that was not both parsed and inspected when raw inspection last ended.
+    /// Stream offset of the first byte that was not both parsed and inspected when raw inspection last ended.
     pub(crate) handled: u64,
     /// Where the first gap began.
     pub(crate) first_gap: Option<u64>,

@@ -308,19 +308,15 @@ impl TcpSession {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.app)
     }
 
-    /// Stream offset up to which a direction was both parsed and inspected when raw inspection last ended.
-    pub fn handled_offset(&self, direction: Direction) -> u64 {
-        self.peers[direction.index()].data.as_ref().map_or(0, |d| d.handled)
-    }
-
-    /// Whether all data of a direction is stored, from its first byte on.
-    pub fn has_start(&self, direction: Direction) -> bool {
-        self.peers[direction.index()].data.as_ref().is_none_or(|d| d.buffer.freed() == 0)
-    }
-
-    /// Whether a direction has data between two stream offsets, without a hole.
-    pub fn is_contiguous(&self, direction: Direction, from: u64, to: u64) -> bool {
-        self.data(direction).is_some_and(|d| from < to && d.buffer.contiguous(from, to).len() as u64 == to - from)
+    /// The stream offsets between which an event shows a direction's data. Inline that is all, since the match may include earlier
+    /// data. A passive event shows acknowledged data that is parsed or inspected now, and all data if there is a hole, as in
+    /// Suricata. With `from_start` it begins with the stream, if that is still stored.
+    pub fn event_range(&self, direction: Direction, passive: bool, from_start: bool) -> (u64, u64) {
+        let Some(d) = self.data(direction).filter(|_| passive) else { return (0, u64::MAX) };
+        let from = if from_start && d.buffer.freed() == 0 { 0 } else { d.handled };
+        let held = d.buffer.contiguous(from, d.acked).len() as u64;
+        let whole = from < d.acked && held == d.acked - from;
+        (from, if whole { d.acked } else { u64::MAX })
     }
 
     /// Stream offset up to which the receiver acknowledged a direction.

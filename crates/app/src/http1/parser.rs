@@ -446,8 +446,8 @@ impl Http1Parser {
         }
     }
 
-    /// Whether the client may send its next request instead of the body: the server refused it, and none of it was sent (RFC 9110,
-    /// section 10.1.1). Some clients send the body nevertheless.
+    /// Whether the client's next request may come in place of the body, since the server refused the body before any of it was
+    /// sent (RFC 9110, section 10.1.1). Some clients send the body nevertheless.
     fn may_lack_body(&mut self) -> bool {
         let Some(tx) = self.current(Direction::ToServer) else { return false };
         tx.request.body.transferred == 0

@@ -154,6 +154,7 @@ const METHODS: &[&[u8]] = &[
     b"INVALID",
 ];
 
+/// Whether a method is in [`METHODS`].
 pub(super) fn known_method(method: &[u8]) -> bool {
     METHODS.contains(&method)
 }
@@ -167,8 +168,7 @@ pub(super) fn is_request(data: &[u8]) -> Option<bool> {
     if !known_method(method) {
         return Some(false);
     }
-    let end = data.iter().position(|b| *b == b'\n')?;
-    let line = data.get(..end).unwrap_or(data);
+    let line = data.get(..memchr::memchr(b'\n', data)?).unwrap_or(data);
     Some(matches!(request_line(line.strip_suffix(b"\r").unwrap_or(line)).version, Version::V10 | Version::V11))
 }
 

@@ -16,7 +16,7 @@ use super::request::{self, Version, says};
 use super::response;
 use super::tx::Http1Tx;
 use super::{COMPLETE, HEADERS, LINE, RESPONSE_FRAME};
-use crate::param::{ContentRange, content_range, disposition_filename, range_numbers};
+use crate::param::{ContentRange, RangeNumbers, disposition_filename, range_numbers};
 
 const DIR: Direction = Direction::ToClient;
 /// A longer first line that is not a status line counts as data.
@@ -327,8 +327,9 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
 /// The range in `Content-Range` that the body has.
 fn range(tx: &mut Http1Tx) -> Option<ContentRange> {
     let value = tx.response.headers.first(b"content-range")?;
-    let range = content_range(value);
-    if range.is_none() && range_numbers(value).is_none_or(|n| n.range.is_some()) {
+    let numbers = range_numbers(value);
+    let range = numbers.and_then(RangeNumbers::valid);
+    if range.is_none() && numbers.is_none_or(|n| n.range.is_some()) {
         tx.event(Event::RangeInvalid);
     }
     range

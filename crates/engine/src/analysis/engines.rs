@@ -3,7 +3,7 @@
 use margay_app::PROTOCOLS;
 use margay_flow::Direction;
 use margay_rules::FileBuffer;
-use margay_rules::ast::{Arrow, BufferChecks, Check, FileCheck, Protocol, Rule, Side};
+use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, FileCheck, Protocol, Rule, Side};
 use margay_rules::info::{self, BufferInfo};
 
 /// The HTTP protocols, by their names in events.
@@ -234,7 +234,7 @@ impl Scope {
                 }
             }
         }
-        let dce = rule.buffers.iter().flat_map(|b| &b.checks).any(byte_dce);
+        let dce = rule.buffers.iter().flat_map(|b| &b.checks).any(BufferCheck::is_dce);
         let app_proto = match header {
             _ if legacy => "http".to_owned(),
             Some("http") if protocols.as_deref() == Some(&["http"]) => "http".to_owned(),
@@ -317,18 +317,6 @@ impl Scope {
             .filter(|s| if *s { self.to_server } else { self.to_client })
             .map(|to_server| Place { app_proto: "unknown", to_server, progress: 0 })
             .collect()
-    }
-}
-
-fn byte_dce(c: &margay_rules::ast::BufferCheck) -> bool {
-    use margay_rules::ast::{BufferCheck as B, Endian, NumberFormat};
-    let dce = NumberFormat::Binary(Endian::Dce);
-    match c {
-        B::ByteTest(t) => t.format == dce,
-        B::ByteJump(t) => t.format == dce,
-        B::ByteExtract(t) => t.format == dce,
-        B::ByteMath(t) => t.format == dce,
-        _ => false,
     }
 }
 

@@ -68,7 +68,7 @@ use feeder::{Reading, Shared, Way};
 pub use measure::run as bench_steering;
 use report::Report;
 use settings::Scheduler;
-pub(crate) use settings::{Autofp, autofp};
+pub(crate) use settings::{Autofp, autofp, check_run_mode};
 use steer::{Exact, Keys, Steering};
 use worker_setup::{Final, WorkerSetup};
 

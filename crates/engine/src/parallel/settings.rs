@@ -81,19 +81,25 @@ pub(crate) struct Autofp {
     pub(crate) workers: usize,
 }
 
+/// Checks the name of a run mode.
+///
+/// # Errors
+/// There is no such mode; the text names those that there are.
+pub(crate) fn check_run_mode(mode: &str) -> Result<(), String> {
+    if matches!(mode, "workers" | "autofp" | "single") {
+        return Ok(());
+    }
+    Err(format!("there is no run mode \"{mode}\"; there are workers, autofp and single"))
+}
+
 /// Whether a capture file goes to several workers, and to how many: `--runmode autofp`, or `runmode: autofp`.
 ///
 /// # Errors
 /// An invalid run mode, scheduler or number.
 pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Autofp>, Failed> {
     let named = config.get("runmode").filter(|m| !m.is_empty());
-    if let Some(mode) = named.filter(|m| !["auto", "workers", "single", "autofp"].contains(m)) {
-        return Err(wrong(
-            config,
-            "runmode",
-            &format!("there is no run mode \"{mode}\"; there are workers, autofp and single"),
-        )
-        .into());
+    if let Some(mode) = named.filter(|m| *m != "auto") {
+        check_run_mode(mode).map_err(|why| wrong(config, "runmode", &why))?;
     }
     if options.runmode.as_deref().or(named) != Some("autofp") {
         return Ok(None);

@@ -123,7 +123,8 @@ impl Stages {
         let events = seen.event_bits();
         let source = FrameSource { tcp: session, dir, payload: packet.payload() };
         let (mut txs, mut txs_changed, mut frames, mut no_payload) = (None, false, None, false);
-        let mut show_start = false;
+        let parser = app.as_deref().and_then(|a| a.session.parsers().last());
+        let show_start = self.shown > 0 && parser.is_some_and(|p| p.shows_start());
         if let Some(a) = app.as_deref_mut() {
             // The firewall may leave a change for a later packet.
             txs_changed = a.session.take_changed(dir) || detect.is_firewall();
@@ -142,7 +143,6 @@ impl Stages {
                     end: ended || session.is_none(),
                 });
             }
-            show_start = self.shown > 0 && a.session.parsers().last().is_some_and(|p| p.shows_start());
             txs = Some(a.session.parsers_mut());
         }
         if self.scripts.any() {
@@ -209,13 +209,7 @@ impl Stages {
         {
             self.scratch.payload.clear();
             if let Some(s) = session {
-                // Passive events show acknowledged data that is parsed or inspected now, and across a hole all data, as in Suricata.
-                // Inline, the match may include earlier data.
-                let whole = self.ips || show_start && s.has_start(dir);
-                let from = if whole { 0 } else { s.handled_offset(dir) };
-                let acknowledged = s.acknowledged_offset(dir);
-                let cut = !self.ips && s.is_contiguous(dir, from, acknowledged);
-                let to = if cut { acknowledged } else { u64::MAX };
+                let (from, to) = s.event_range(dir, !self.ips, show_start);
                 s.payload_with_gaps(dir, from, to, self.shown, &mut self.scratch.payload);
             }
         }

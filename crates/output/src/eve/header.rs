@@ -268,8 +268,7 @@ fn var(j: &mut Json, v: &Var<'_>, of_packet: bool) {
             j.item_printable(value);
         }
         Var::KeyValue(key, value) if of_packet => {
-            let shown = |&b: &u8| if matches!(b, b' '..=b'~' | b'\r' | b'\n') { char::from(b) } else { '.' };
-            j.name(&key.iter().map(shown).collect::<String>());
+            j.name_printable(key);
             j.item_printable(value);
         }
         // Suricata writes two objects for variables of a flow.

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
+use crate::count;
 use crate::event::{AlertEvent, EventType, EventTypes, FlowEvent};
 use crate::json::Json;
 use crate::settings::EveSettings;
@@ -172,7 +173,7 @@ impl Tee {
         if seen.lines.len() + self.lines.len() <= SHARED_BYTES {
             seen.lines.extend_from_slice(self.lines.as_bytes());
         } else {
-            unshown = self.lines.as_bytes().iter().filter(|b| **b == b'\n').count() as u64;
+            unshown = count::lines(self.lines.as_bytes());
         }
         uncounted += add(&mut seen.alerts, &mut self.held.alerts);
         uncounted += add(&mut seen.flows, &mut self.held.flows);

@@ -162,6 +162,20 @@ pub enum BufferCheck {
     Other { keyword: String, argument: String },
 }
 
+impl BufferCheck {
+    /// Whether it reads a number in the byte order of a DCERPC message (`dce`).
+    pub fn is_dce(&self) -> bool {
+        let format = match self {
+            BufferCheck::ByteTest(t) => t.format,
+            BufferCheck::ByteJump(j) => j.format,
+            BufferCheck::ByteExtract(x) => x.format,
+            BufferCheck::ByteMath(m) => m.format,
+            _ => return false,
+        };
+        format == NumberFormat::Binary(Endian::Dce)
+    }
+}
+
 /// `asn1`: holds if the ASN.1 (X.690) at a place has one of the selected conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Asn1 {
