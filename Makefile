@@ -202,17 +202,17 @@ portable: setup ## matching tests and core cases with the feature `portable`: no
 	$(CARGO) test --locked --quiet --package margay-detect --package margay --features margay/portable --lib --test rules --test transactions --test command
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
-# Steps of `make test`. Steps that measure, count instructions or use network namespaces run alone, or beside one other step.
+# Steps of `make test`: the lint first, since it is quick and fails most often, then the others two at a time. The unit tests wait
+# more than they work, so they run beside what works. No step reads a clock to judge; those that measure count instructions.
 # The fuzz corpora are among the unit tests, with overflow checks; `make fuzz-replay` is for release builds.
-ALONE := lint unit doc deny build manual
-BESIDE := conformance instructions adversarial-quick events eve-schema differential defence peers-quick test-fleet-quick intercept package-quick
+BESIDE := unit conformance instructions adversarial-quick events differential defence peers-quick intercept eve-schema test-fleet-quick \
+	package-quick manual doc deny portable
 export MARGAY_STEPS = $(CURDIR)/target/steps
 
 test: begin ## everything that must pass, a list of what did not run, and the time of each step
-	@tools/steps $(ALONE)
-	@tools/setup valgrind openssl python3-venv mmdebstrap lintian dpkg-shlibdeps:dpkg-dev
+	@tools/steps lint build
+	@tools/setup $(TEST_PACKAGES) valgrind python3-venv mmdebstrap lintian dpkg-shlibdeps:dpkg-dev curl
 	@tools/steps --two $(BESIDE)
-	@tools/steps portable
 	@tools/steps --report
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
