@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use flate2::{Crc, Decompress, FlushDecompress};
+use flate2::{Crc, FlushDecompress};
 
+use super::inflating::{self, Inflating};
 use super::{Coding, Piece, SCRATCH, Status, Step};
-
-/// Memory of an inflating stream: its window of 32 KiB, and tables.
-const INFLATE: usize = 48 << 10;
 
 /// The first bytes of a gzip member.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -56,7 +54,7 @@ pub(super) struct Flate {
     label: Coding,
     wrapper: Wrapper,
     stage: Stage,
-    inflate: Decompress,
+    inflate: Inflating,
     /// The current field of the header or trailer.
     field: [u8; 10],
     /// Its length so far, or the rest of FEXTRA.
@@ -80,7 +78,7 @@ impl Flate {
             label,
             wrapper: Wrapper::Bare,
             stage: Stage::Sniff,
-            inflate: Decompress::new(false),
+            inflate: Inflating::default(),
             field: [0; 10],
             count: 0,
             flags: 0,
@@ -92,7 +90,7 @@ impl Flate {
 
     /// Allocated memory in bytes.
     pub(super) const fn memory(&self) -> usize {
-        INFLATE
+        inflating::MEMORY
     }
 
     /// Starts with another guess of the format; `false` if there is none left. The caller provides all data again.
@@ -282,12 +280,13 @@ impl Flate {
     }
 
     fn body(&mut self, input: &mut &[u8], scratch: &mut [u8; SCRATCH]) -> Step {
-        let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
+        let inflate = self.inflate.stream();
+        let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
         let from = self.pending.unwrap_or(0);
         let room = scratch.get_mut(from..).unwrap_or(&mut []);
-        let result = self.inflate.decompress(input, room, FlushDecompress::None);
-        let used = (self.inflate.total_in() - before_in) as usize;
-        let made = (self.inflate.total_out() - before_out) as usize;
+        let result = inflate.decompress(input, room, FlushDecompress::None);
+        let used = (inflate.total_in() - before_in) as usize;
+        let made = (inflate.total_out() - before_out) as usize;
         *input = input.get(used..).unwrap_or(&[]);
         let end = from + made;
         if self.wrapper == Wrapper::Gzip {

@@ -18,6 +18,7 @@
 mod brotli;
 mod codings;
 mod flate;
+pub(crate) mod inflating;
 mod lzma;
 pub mod swf;
 #[cfg(test)]

@@ -4,10 +4,11 @@
 //! endian. `CWS` exists from version 6 on, `ZWS` from version 13 on. A `ZWS` continues with four bytes of compressed length and
 //! five bytes of LZMA properties.
 
-use flate2::{Decompress, FlushDecompress};
+use flate2::FlushDecompress;
 use liblzma::stream::{Action, Error, Status, Stream};
 
 use super::Limits;
+use super::inflating::Inflating;
 
 /// `swf-decompression`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +101,8 @@ fn inflate(body: &[u8], most: usize, out: &mut Vec<u8>) -> Swf {
         [] | [_] => return Swf::InvalidLength,
         _ => return Swf::Broken,
     };
-    let mut decoder = Decompress::new(false);
+    let mut recycled = Inflating::default();
+    let decoder = recycled.stream();
     while let Some(from) = grow(out, most) {
         let (in_before, out_before) = (decoder.total_in(), decoder.total_out());
         let result = decoder.decompress(rest, out.get_mut(from..).unwrap_or(&mut []), FlushDecompress::None);

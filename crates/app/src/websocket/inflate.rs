@@ -3,14 +3,15 @@
 
 use std::fmt;
 
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{FlushDecompress, Status};
 
 use super::events::Event;
+use crate::decompress::inflating::{self, Inflating};
 
 /// The bytes that senders omit at the end of a message (section 7.2.1).
 pub(super) const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
-/// Memory of an inflating stream: its window of 32 KiB, and tables.
-pub(super) const MEMORY: u64 = 48 << 10;
+/// Memory of an inflating stream.
+pub(super) const MEMORY: u64 = inflating::MEMORY as u64;
 
 /// The decompressed size that a direction may reach whatever its compressed size.
 const FREE: u64 = 1 << 20;
@@ -19,7 +20,7 @@ const RATIO: u64 = 200;
 
 /// Decompresses the messages of a direction.
 pub(super) struct Inflater {
-    inflate: Decompress,
+    inflate: Inflating,
     /// Compressed and decompressed bytes of all messages.
     bytes: [u64; 2],
     /// The rest of the message cannot be decompressed.
@@ -30,7 +31,7 @@ pub(super) struct Inflater {
 
 impl Default for Inflater {
     fn default() -> Inflater {
-        Inflater { inflate: Decompress::new(false), bytes: [0; 2], failed: false, bomb: false }
+        Inflater { inflate: Inflating::default(), bytes: [0; 2], failed: false, bomb: false }
     }
 }
 
@@ -55,9 +56,10 @@ impl Inflater {
         }
         let mut out = [0; 4096];
         loop {
-            let before = (self.inflate.total_in(), self.inflate.total_out());
-            let status = self.inflate.decompress(data, &mut out, FlushDecompress::Sync);
-            let (took, gave) = (self.inflate.total_in() - before.0, self.inflate.total_out() - before.1);
+            let inflate = self.inflate.stream();
+            let before = (inflate.total_in(), inflate.total_out());
+            let status = inflate.decompress(data, &mut out, FlushDecompress::Sync);
+            let (took, gave) = (inflate.total_in() - before.0, inflate.total_out() - before.1);
             sink(out.get(..gave as usize).unwrap_or(&[]));
             data = data.get(took as usize..).unwrap_or(&[]);
             self.bytes = [self.bytes[0] + took, self.bytes[1] + gave];
