@@ -3,7 +3,34 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::filter::FilterError;
+use margay_packet::LinkType;
+
+/// Why a filter could not be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// libpcap rejects the expression for this link type.
+    #[error("filter \"{expression}\" cannot be used with link type {}: {message}", link.0)]
+    Compile {
+        /// The expression.
+        expression: String,
+        /// The link type.
+        link: LinkType,
+        /// libpcap's error.
+        message: String,
+    },
+    /// The filter file cannot be read.
+    #[error("{}: filter file cannot be read: {source}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The capture has more link types than filters may be compiled for.
+    #[error("more than {0} link types in one run; no further filter is compiled")]
+    TooManyLinks(usize),
+}
 
 /// Why a capture could not be opened or read to its end. Each error names the file, and errors within the file the byte offset.
 #[derive(Debug, thiserror::Error)]

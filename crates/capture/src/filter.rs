@@ -1,38 +1,12 @@
 //! Packet filters in libpcap's language (pcap-filter(7)).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use margay_packet::LinkType;
 
+use crate::batch::{Counters, Meta};
 use crate::bpf::{Family, Program, Raw};
-use crate::reader::{Counters, Meta};
-
-/// Why a filter could not be created.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FilterError {
-    /// libpcap rejects the expression for this link type.
-    #[error("filter \"{expression}\" cannot be used with link type {}: {message}", link.0)]
-    Compile {
-        /// The expression.
-        expression: String,
-        /// The link type.
-        link: LinkType,
-        /// libpcap's error.
-        message: String,
-    },
-    /// The filter file cannot be read.
-    #[error("{}: filter file cannot be read: {source}", file.display())]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The capture has more link types than filters may be compiled for.
-    #[error("more than {0} link types in one run; no further filter is compiled")]
-    TooManyLinks(usize),
-}
+use crate::error::FilterError;
 
 /// An expression compiled for one link type.
 #[derive(Debug, Clone)]

@@ -70,6 +70,7 @@ pub mod af_packet;
 #[cfg(target_os = "linux")]
 pub mod af_xdp;
 mod ahead;
+mod batch;
 mod bpf;
 mod buffer;
 #[cfg(target_os = "linux")]
@@ -78,6 +79,8 @@ pub mod bypass;
 pub mod ebpf;
 mod error;
 mod filter;
+#[cfg(target_os = "linux")]
+mod interface;
 #[cfg(target_os = "linux")]
 pub mod libpcap;
 #[cfg(target_os = "linux")]
@@ -96,9 +99,10 @@ mod source;
 mod sys;
 mod writer;
 
-pub use error::{Broken, Error};
-pub use filter::{Filter, FilterError, FilterSet};
+pub use batch::{Batch, Counters};
+pub use error::{Broken, Error, FilterError};
+pub use filter::{Filter, FilterSet};
 pub use progress::{Progress, ProgressDisplay, Style};
-pub use reader::{Batch, Counters, FileFormat, Reader, drain};
+pub use reader::{FileFormat, Reader, drain};
 pub use source::{CaptureSource, DeletePolicy, DirOptions, Event, FileEnd, FileStart, SkipReason, delete};
 pub use writer::{FILE_HEADER_LEN, PcapWriter, RECORD_HEADER_LEN, Resolution};

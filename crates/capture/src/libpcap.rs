@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use margay_packet::{LinkType, Time};
 use pcap::{Active, Capture};
 
-use crate::af_packet::{Interface, Sender, Trust, send_answers};
-use crate::filter::FilterError;
+use crate::af_packet::{Sender, Trust, send_answers};
+use crate::batch::{Batch, Meta};
+use crate::error::FilterError;
+use crate::interface::Interface;
 use crate::link::{LOOK, State, received};
 use crate::live::{Decisions, LiveCounters, LiveError, LiveSource, Received};
-use crate::reader::{Batch, Meta};
 use crate::sys::{self, Polled};
 
 /// The device of all interfaces.
@@ -150,7 +151,7 @@ impl Libpcap {
             return Some(self.look());
         };
         let polled = sys::poll(&mut [sys::polled(handle.as_raw_fd())], wait);
-        polled.count(&mut self.counters);
+        self.counters.count_poll(polled);
         match polled {
             Polled::Data | Polled::Signal | Polled::Error => None,
             Polled::Timeout if self.looked.is_none_or(|l| l.elapsed() >= LOOK) => Some(self.look()),

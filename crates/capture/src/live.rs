@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::reader::Batch;
+use crate::batch::Batch;
+#[cfg(target_os = "linux")]
+use crate::sys::Polled;
 
 /// The verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -258,6 +260,18 @@ pub struct LiveCounters {
 }
 
 impl LiveCounters {
+    /// Counts the result of waiting for packets.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn count_poll(&mut self, polled: Polled) {
+        self.polls += 1;
+        match polled {
+            Polled::Data => self.poll_data += 1,
+            Polled::Timeout => self.poll_timeout += 1,
+            Polled::Signal => self.poll_signal += 1,
+            Polled::Error => self.poll_errors += 1,
+        }
+    }
+
     /// Adds another source's numbers.
     pub fn add(&mut self, other: &LiveCounters) {
         self.kernel_packets += other.kernel_packets;

@@ -5,8 +5,7 @@
 
 use std::io;
 
-use crate::af_packet::Interface;
-use crate::af_packet::ring::Asker;
+use crate::interface::{Asker, Interface};
 use crate::live::LiveError;
 
 /// `ETHTOOL_GFLAGS`, `ETHTOOL_SFLAGS` and the bit of LRO in their number (`include/uapi/linux/ethtool.h`).

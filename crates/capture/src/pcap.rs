@@ -2,8 +2,8 @@
 
 use margay_packet::{LinkType, Time};
 
+use crate::batch::{Bounds, Meta, Stop};
 use crate::error::Broken;
-use crate::reader::{Bounds, Meta, Stop};
 
 /// Length of the file header.
 pub(crate) const FILE_HEADER: usize = 24;

@@ -5,9 +5,9 @@
 
 use margay_packet::{LinkType, Time};
 
+use crate::batch::{Bounds, Meta, Stop};
 use crate::error::Broken;
 use crate::pcap::MAX_PACKET;
-use crate::reader::{Bounds, Meta, Stop};
 
 /// Block type of the section header; reads the same in either byte order.
 pub(crate) const SECTION: u32 = 0x0a0d_0d0a;

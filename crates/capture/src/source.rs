@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use margay_packet::LinkType;
 
+use crate::batch::{Batch, Counters};
 use crate::error::Error;
 use crate::filter::FilterSet;
 use crate::progress::Progress;
-use crate::reader::{Batch, Counters, FileFormat, Memory, Reader};
+use crate::reader::{FileFormat, Memory, Reader};
 
 /// Deepest level of sub folders that is read.
 const MAX_DEPTH: usize = 255;

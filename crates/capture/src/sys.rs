@@ -8,8 +8,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use crate::live::LiveCounters;
-
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -102,19 +100,6 @@ pub(crate) enum Polled {
     Error,
 }
 
-impl Polled {
-    /// Adds it to the counters.
-    pub(crate) fn count(self, counters: &mut LiveCounters) {
-        counters.polls += 1;
-        match self {
-            Polled::Data => counters.poll_data += 1,
-            Polled::Timeout => counters.poll_timeout += 1,
-            Polled::Signal => counters.poll_signal += 1,
-            Polled::Error => counters.poll_errors += 1,
-        }
-    }
-}
-
 /// A descriptor to wait on for data. A negative one is ignored.
 pub(crate) fn polled(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -183,5 +168,41 @@ impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, of that length, and unused: every borrow from it borrows `self`.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A packet in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Offset in the memory.
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    /// The address of its chunk.
+    pub(crate) chunk: u64,
+}
+
+/// Packets in shared memory, each in its own chunk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chunks<'a> {
+    memory: &'a Map,
+    places: &'a [Place],
+}
+
+impl<'a> Chunks<'a> {
+    /// Packets that the kernel has handed over.
+    ///
+    /// # Safety
+    /// Each place is in the memory, and the kernel does not write to it while this is borrowed.
+    pub(crate) unsafe fn new(memory: &'a Map, places: &'a [Place]) -> Chunks<'a> {
+        Chunks { memory, places }
+    }
+
+    /// The packet at `index`.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &'a [u8] {
+        let Some(p) = self.places.get(index) else { return &[] };
+        // SAFETY: whoever made this promised that the place is in the mapping and that the kernel does not write to it. The mapping
+        // outlives the borrow.
+        unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(p.start as usize), p.len as usize) }
     }
 }

@@ -54,24 +54,17 @@
 mod buffer;
 mod config;
 mod counters;
-mod data;
-mod doubt;
 mod engine;
-mod established;
 mod event;
-mod handshake;
 mod peer;
 mod policy;
-mod resume;
 mod seq;
 mod session;
-mod states;
 
 pub use buffer::{Inserted, StreamBuffer};
 pub use config::{StreamConfig, UrgentPolicy};
 pub use counters::StreamCounters;
-pub use engine::{Exception, Outcome, StreamEngine};
+pub use engine::{Exception, FlowPrint, Outcome, StreamEngine};
 pub use event::{StreamEvent, StreamEvents};
 pub use policy::{HostOsPolicies, OsPolicy};
-pub use resume::FlowPrint;
 pub use session::{AppData, SideState, StreamChunk, TcpSession, TcpState};

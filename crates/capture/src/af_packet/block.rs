@@ -4,7 +4,7 @@
 use margay_packet::{LinkType, Time};
 
 use super::send::Offload;
-use crate::reader::Meta;
+use crate::batch::Meta;
 
 /// Bytes of a VLAN tag.
 pub(super) const VLAN_TAG: usize = 4;

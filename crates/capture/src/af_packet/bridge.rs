@@ -37,11 +37,12 @@ use super::block::{self, Trust, VLAN_TAG};
 use super::patience::Patience;
 use super::ring::{SlotRing, poll_all};
 use super::send::{Offload, Out, Sender};
-use super::{Interface, NOTHING, Opening, Settings, let_in_others};
+use super::{NOTHING, Opening, Settings, let_in_others};
+use crate::batch::{Batch, Meta};
 use crate::bypass::{Bypass, SocketFilter};
+use crate::interface::Interface;
 use crate::link::{LOOK, State};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, Side, Verdict};
-use crate::reader::{Batch, Meta};
 use crate::sys::Polled;
 use post::Post;
 
@@ -381,7 +382,7 @@ impl Bridge {
         let (mut idle, mut error) = (true, false);
         for (end, polled) in self.ends.iter_mut().zip(polled) {
             let Some(polled) = polled else { continue };
-            polled.count(&mut end.counters);
+            end.counters.count_poll(polled);
             match polled {
                 Polled::Data | Polled::Signal => idle = false,
                 Polled::Timeout => {}

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::ring::Socket;
+use crate::interface::Interface;
 use crate::live::LiveError;
 use crate::sys::{self, check};
 
@@ -178,7 +179,7 @@ impl Injector {
     /// # Errors
     /// [`LiveError`].
     pub fn device(name: &str) -> Result<Injector, LiveError> {
-        let interface = super::Interface::find(name)?;
+        let interface = Interface::find(name)?;
         let sender = Sender::new(interface.index).map_err(|e| refused(name, "cannot be sent to", e))?;
         Ok(Injector(Way::Device(sender)))
     }

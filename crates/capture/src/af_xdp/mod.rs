@@ -26,18 +26,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use margay_packet::{LinkType, Time};
 
-use crate::af_packet::Interface;
 pub use crate::af_packet::Trust;
+use crate::batch::{Batch, Meta};
 use crate::ebpf::XdpMode;
 use crate::filter::Filter;
+use crate::interface::Interface;
 use crate::link::{LOOK, State, received};
 use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received, XdpRings};
-use crate::reader::{Batch, Meta};
-use crate::sys::{self, Polled};
+use crate::sys::{self, Place, Polled};
 pub use port::Port;
 use port::Standing;
-pub(crate) use port::attach;
-pub(crate) use umem::View;
 use umem::{Failed, Shape, Socket};
 
 /// Bytes of memory of a socket.
@@ -293,7 +291,7 @@ impl AfXdp {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = Time::new(now.as_secs().cast_signed(), i64::from(now.subsec_micros()));
         let trusted = self.trust == Trust::Everybody;
-        let meta = |p: &umem::Place| {
+        let meta = |p: &Place| {
             let (start, len) = (p.start, p.len);
             Meta { start, len, wire_len: len, link: LinkType::ETHERNET, time, trusted }
         };
@@ -330,7 +328,7 @@ impl AfXdp {
             }
         }
         let polled = sys::poll(&mut self.fds, wait);
-        polled.count(&mut self.counters);
+        self.counters.count_poll(polled);
         self.counters.errors += u64::from(polled == Polled::Error);
         if self.next_ready().is_some() {
             return None;

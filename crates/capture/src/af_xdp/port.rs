@@ -5,19 +5,17 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use margay_packet::LinkType;
 
 use super::Settings;
-use crate::af_packet::Interface;
-use crate::af_packet::ring::{Asker, Socket as Raw};
+use crate::af_packet::ring::Socket as Raw;
+use crate::ebpf::attach::attach;
 use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
 use crate::ebpf::{Purpose, XdpMode, programs};
+use crate::interface::{Asker, Interface};
 use crate::live::LiveError;
 
-/// How long to wait for an interface that another program is just leaving.
-const LEFT: Duration = Duration::from_secs(2);
 /// Default interrupt settings of an interface that is polled.
 const DEFER: [u64; 2] = [2_000_000, 2];
 /// Capabilities that the program and the sockets need.
@@ -216,40 +214,4 @@ impl Standing {
             _ => 0,
         }
     }
-}
-
-/// Attaches a program to an interface: as `mode` says, or without one in the driver if possible, otherwise in the stack.
-pub(crate) fn attach(
-    purpose: Purpose<'_>,
-    program: &Program,
-    index: i32,
-    mode: Option<XdpMode>,
-) -> Result<(Link, XdpMode), LiveError> {
-    let end = Instant::now() + LEFT;
-    let modes = mode.map_or(vec![XdpMode::Driver, XdpMode::Generic], |m| vec![m]);
-    let what = match mode {
-        Some(XdpMode::Driver) => "its driver does not take a program (xdp-mode: driver, force-xdp-mode: drv)",
-        _ => "a program cannot be put there (Linux 5.9 is needed)",
-    };
-    let mut last = None;
-    for mode in modes {
-        loop {
-            match Link::xdp(program, index, mode) {
-                Ok(link) => return Ok((link, mode)),
-                // The kernel removes the program of a process that has just ended only after a moment.
-                Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                Err(e) => {
-                    let final_word = matches!(e.raw_os_error(), Some(libc::EPERM | libc::EBUSY));
-                    last = Some(e);
-                    if final_word {
-                        return Err(purpose.refused(what, last.unwrap_or_else(std::io::Error::last_os_error)));
-                    }
-                    break;
-                }
-            }
-        }
-    }
-    Err(purpose.refused(what, last.unwrap_or_else(|| std::io::Error::other("no mode"))))
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::sys::{self, Map, check};
+use crate::sys::{self, Chunks, Map, Place, check};
 
 /// How long to wait for a queue that another socket is just leaving.
 const LEFT: Duration = Duration::from_secs(2);
@@ -109,16 +109,6 @@ impl<T: Copy> Ring<T> {
     fn publish(&self) {
         self.producer().store(self.next, Ordering::Release);
     }
-}
-
-/// The place of a taken packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Offset in the memory.
-    pub(super) start: u32,
-    pub(super) len: u32,
-    /// The chunk's address.
-    chunk: u64,
 }
 
 /// An AF_XDP socket with its memory, bound to a queue of an interface.
@@ -271,7 +261,8 @@ impl Socket {
     pub(super) fn keep(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) {
         let Socket { memory, held, fill, .. } = self;
         held.retain(|p| {
-            let one = View { memory, held: std::slice::from_ref(p) };
+            // SAFETY: as in `view`; the chunk is given back after its last use.
+            let one = unsafe { Chunks::new(memory, std::slice::from_ref(p)) };
             let keeps = wanted(one.get(0));
             if !keeps {
                 fill.put(p.chunk);
@@ -302,8 +293,10 @@ impl Socket {
     }
 
     /// Read access to the taken chunks.
-    pub(super) fn view(&self) -> View<'_> {
-        View { memory: &self.memory, held: &self.held }
+    pub(super) fn view(&self) -> Chunks<'_> {
+        // SAFETY: places were checked when they were taken. Their chunks are ours: the kernel does not write to them until they are
+        // given back, which needs `&mut Socket`.
+        unsafe { Chunks::new(&self.memory, &self.held) }
     }
 
     /// The kernel's counters: dropped, invalid descriptors, ring full, no chunk to fill.
@@ -327,23 +320,4 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.4 is needed"));
     }
     Ok(offsets)
-}
-
-/// The packets taken from a ring.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct View<'a> {
-    memory: &'a Map,
-    held: &'a [Place],
-}
-
-impl<'a> View<'a> {
-    /// The packet at `index`.
-    #[inline]
-    pub(crate) fn get(&self, index: usize) -> &'a [u8] {
-        let Some(p) = self.held.get(index) else { return &[] };
-        // SAFETY: the packet is in the mapping, as was looked at when it was taken, and the mapping outlives the borrow. Its chunk
-        // is ours: the kernel does not write to it until it is given back, which needs `&mut Socket`, and so cannot be while
-        // this is borrowed.
-        unsafe { std::slice::from_raw_parts(self.memory.at.as_ptr().add(p.start as usize), p.len as usize) }
-    }
 }

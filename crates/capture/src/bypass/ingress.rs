@@ -16,11 +16,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use super::{NEEDS, Place, SocketFilter, Standing, ethernet};
-use crate::af_packet::Interface;
-use crate::af_packet::ring::Asker;
 use crate::ebpf::Purpose;
 use crate::ebpf::passing::{Shared, port};
 use crate::ebpf::sys::{Link, Map, MapType, Program, ProgramType};
+use crate::interface::{Asker, Interface};
 use crate::live::LiveError;
 
 /// The parts of an interface that outlive the program at tc.

@@ -32,12 +32,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use margay_packet::{LinkType, Time};
 
-use crate::af_packet::Interface;
-use crate::af_packet::ring::Asker;
-use crate::af_xdp::attach;
+use crate::ebpf::attach::attach;
 use crate::ebpf::passing::{self, Found, key, value};
 use crate::ebpf::sys::{Link, Map, MapType, NO_PREALLOC, Program, ProgramType};
 use crate::ebpf::{Purpose, XdpMode};
+use crate::interface::{Asker, Interface};
 use crate::live::LiveError;
 use ingress::Ingress;
 

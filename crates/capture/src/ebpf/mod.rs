@@ -14,6 +14,7 @@
 //! however it ends, so no program stays behind. If the interface already has another XDP program, that one stays, and ours is refused.
 
 pub(crate) mod asm;
+pub(crate) mod attach;
 pub(crate) mod passing;
 pub(crate) mod programs;
 pub(crate) mod sys;

@@ -33,8 +33,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use margay_packet::{LinkType, Time};
 
+use crate::batch::{Batch, Meta};
 use crate::live::{Decisions, LiveCounters, LiveError, LiveSource, Received, Verdict};
-use crate::reader::{Batch, Meta};
 use crate::sys::Polled;
 use finish::shorten;
 use message::{Queued, Row, Said, Writer};
@@ -290,7 +290,7 @@ impl Nfqueue {
     #[cold]
     fn wait(&mut self, wait: Duration) -> bool {
         let polled = self.socket.poll(wait);
-        polled.count(&mut self.counters);
+        self.counters.count_poll(polled);
         if polled == Polled::Error {
             // Pause, so that an error without a cause does not start a busy loop.
             std::thread::sleep(wait.min(Duration::from_millis(1)));

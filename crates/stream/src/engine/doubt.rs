@@ -6,11 +6,12 @@
 
 use margay_packet::tcp::flag as tcp;
 
-use crate::engine::{Segment, StreamEngine};
+use super::established;
+use super::{Segment, StreamEngine};
 use crate::peer::peer_flag;
 use crate::policy::OsPolicy;
+use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
-use crate::{established, seq};
 
 /// The segment acknowledges data that was not sent, or its acknowledgment is more than a window old (RFC 9293 section
 /// 3.10.7.4, RFC 5961 section 5.2): hosts discard it.

@@ -4,12 +4,13 @@
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
-use crate::engine::{Exception, Outcome, Segment, StreamEngine};
+use super::doubt;
+use super::handshake::{set, syn_ack, with_data};
+use super::{Exception, Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
-use crate::handshake::{set, syn_ack, with_data};
 use crate::peer::{FLOAT, Peer, peer_flag};
+use crate::seq;
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::{doubt, seq};
 
 /// Window scale assumed without a SYN: the largest (RFC 7323 section 2.3).
 pub(crate) const MIDSTREAM_SCALE: u8 = 14;

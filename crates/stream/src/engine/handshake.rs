@@ -2,13 +2,15 @@
 
 use margay_packet::tcp::flag as tcp;
 
+use super::doubt;
+use super::established::may_be_taken;
+use super::states::MIDSTREAM_SCALE;
+use super::{Outcome, Segment, StreamEngine};
 use crate::counters::StreamCounters;
-use crate::engine::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::peer::peer_flag;
+use crate::seq;
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::states::MIDSTREAM_SCALE;
-use crate::{doubt, established::may_be_taken, seq};
 
 impl StreamEngine {
     pub(crate) fn in_syn_sent(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {

@@ -2,11 +2,11 @@
 
 use margay_packet::tcp::flag as tcp;
 
+use super::doubt;
+use super::established::is_keep_alive;
+use super::{Exception, Outcome, Segment, StreamEngine, account};
 use crate::buffer::StreamBuffer;
 use crate::config::UrgentPolicy;
-use crate::doubt;
-use crate::engine::{Exception, Outcome, Segment, StreamEngine, account};
-use crate::established::is_keep_alive;
 use crate::event::StreamEvent;
 use crate::peer::{Assembly, FLOAT, Peer, peer_flag};
 use crate::policy::OsPolicy;

@@ -1,18 +1,27 @@
 //! The stream engine: processes packets into sessions.
 
+mod data;
+mod doubt;
+mod established;
+mod handshake;
+mod resume;
+mod states;
+
 use margay_flow::{Direction, FlowState};
 use margay_packet::tcp::{TcpHeader, TcpOptions, flag as tcp};
 use margay_packet::{L4, Packet, Time};
 
 use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
-use crate::doubt::{self, Spare};
 use crate::event::{StreamEvent, StreamEvents};
-use crate::handshake::restart;
 use crate::peer::{Assembly, peer_flag};
-use crate::resume::Remembered;
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::states::repeats_refused;
+
+use doubt::Spare;
+use handshake::restart;
+pub use resume::FlowPrint;
+use resume::Remembered;
+use states::repeats_refused;
 
 /// A condition for which the configuration has a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

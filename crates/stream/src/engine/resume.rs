@@ -15,9 +15,9 @@ use margay_flow::Direction;
 use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
+use super::established::waits;
+use super::{Outcome, Segment, StreamEngine};
 use crate::buffer::StreamBuffer;
-use crate::engine::{Outcome, Segment, StreamEngine};
-use crate::established::waits;
 use crate::peer::{Peer, TS_SPAN, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};

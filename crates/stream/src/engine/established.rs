@@ -2,13 +2,14 @@
 
 use margay_packet::tcp::flag as tcp;
 
-use crate::data::FLOAT_KEPT;
-use crate::engine::{Outcome, Segment, StreamEngine};
+use super::data::FLOAT_KEPT;
+use super::doubt;
+use super::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
 use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::policy::OsPolicy;
+use crate::seq;
 use crate::session::{Queued, TcpSession, TcpState, flag};
-use crate::{doubt, seq};
 
 /// Seconds after which a timestamp is no longer comparable (RFC 7323 section 5.5: 24 days).
 const TIMESTAMP_AGE: u32 = 24 * 86_400;
