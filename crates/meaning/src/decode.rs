@@ -451,6 +451,10 @@ pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
+/// The escape characters that [`canonical`] decodes, in this order.
+const ESCAPES: [(u8, fn(&[u8], &mut Vec<u8>)); 3] =
+    [(b'%', url_decode_recursive), (b'&', html_entity_decode), (b'\\', js_decode)];
+
 /// Converts the many encodings of a value to one form: percent signs, entities, JavaScript escapes, UTF-8 and Base64 are
 /// decoded until nothing changes, at most four times. Letters become lower case. White space becomes a single space, or
 /// a line end if it contains one.
@@ -466,14 +470,12 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
             changed |= *value != next;
             std::mem::swap(value, &mut next);
         };
-        if value.contains(&b'%') {
-            step(&mut value, url_decode_recursive);
-        }
-        if value.contains(&b'&') {
-            step(&mut value, html_entity_decode);
-        }
-        if value.contains(&b'\\') {
-            step(&mut value, js_decode);
+        if memchr::memchr3(b'%', b'&', b'\\', &value).is_some() {
+            for (escape, f) in ESCAPES {
+                if memchr::memchr(escape, &value).is_some() {
+                    step(&mut value, f);
+                }
+            }
         }
         if has(&value, |b| b >= 0x80 || b == 0) {
             step(&mut value, utf8_normalise);
@@ -490,9 +492,11 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let is_space = |b: u8| matches!(b, b' ' | b'\t'..=b'\r');
     let mut space = None;
     for part in value.chunks(PART) {
-        if !has(part, is_space) {
-            space = None;
+        // Nearly all parts have single spaces at most, which stay.
+        let double = part.first() == Some(&b' ') && space.is_some() || has_double_space(part);
+        if !double && !has(part, |b| matches!(b, b'\t'..=b'\r')) {
             out.extend(part.iter().map(u8::to_ascii_lowercase));
+            space = (part.last() == Some(&b' ')).then(|| out.len() - 1);
             continue;
         }
         for &b in part {
@@ -513,10 +517,15 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     debug_assert!(out.len() - start <= data.len() * 2 + 4, "grown");
 }
 
+fn has_double_space(data: &[u8]) -> bool {
+    let behind = data.get(1..).unwrap_or(&[]);
+    data.iter().zip(behind).fold(false, |any, (&a, &b)| any | (a == b' ' && b == b' '))
+}
+
 /// Bytes that are tested or changed together.
 const PART: usize = 64;
 
 /// Whether one of the bytes is such. Parts are tested as a whole, which the compiler turns into a few vector instructions.
-fn has(data: &[u8], is: impl Fn(u8) -> bool) -> bool {
+pub(crate) fn has(data: &[u8], is: impl Fn(u8) -> bool) -> bool {
     data.chunks(PART).any(|part| part.iter().fold(false, |any, &b| any | is(b)))
 }

@@ -52,6 +52,9 @@ impl Judge {
 
 /// Whether more than four bytes, and more than one in twenty, are control characters.
 fn is_binary(value: &[u8]) -> bool {
+    if !decode::has(value, |b| b < 0x20 || b == 0x7f) {
+        return false;
+    }
     let controls = value.iter().filter(|&&b| b < 0x20 && !matches!(b, b'\t'..=b'\r') || b == 0x7f).count();
     controls > 4 && controls * 20 > value.len()
 }

@@ -200,7 +200,7 @@ fn command(text: &[u8], sure: u8) -> bool {
     let arguments = after.get(..end).unwrap_or(&[]);
     let alone = arguments.trim_ascii().is_empty();
     let path = rest.first() == Some(&b'/') && rest.iter().take(40).filter(|&&b| b == b'/').count() >= 2;
-    let asks = FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
+    let asks = || FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
     let behind = after.first().copied();
     let delimited = behind.is_none_or(|b| {
         matches!(
@@ -241,7 +241,7 @@ fn command(text: &[u8], sure: u8) -> bool {
         0 if RARE.iter().any(|c| c.as_bytes() == base) => arguments.len() < 80,
         0 if common && base.len() > 2 && arguments.starts_with(b" --") && arguments.len() < 24 => true,
         0 => {
-            (known || common) && (asks && !alone && (option || known))
+            (known || common) && !alone && (option || known) && asks()
                 || known && wrapped
                 || known
                     && option
@@ -254,7 +254,6 @@ fn command(text: &[u8], sure: u8) -> bool {
         _ if known => {
             alone
                 || option
-                || asks
                 || wrapped
                 || behind == Some(b' ')
                     && base.len() > 3
@@ -262,8 +261,9 @@ fn command(text: &[u8], sure: u8) -> bool {
                     && text.first().is_some_and(|&b| {
                         b == b' ' || b.is_ascii_alphanumeric() || matches!(b, b'\'' | b'"' | b'/' | b'$')
                     })
+                || asks()
         }
-        _ if common => asks || option && behind == Some(b' ') || alone && (sure > 1 || ends(after)) || wrapped,
+        _ if common => option && behind == Some(b' ') || alone && (sure > 1 || ends(after)) || wrapped || asks(),
         _ => false,
     }
 }

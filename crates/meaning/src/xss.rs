@@ -5,6 +5,10 @@
 //! (`javascript:`), styles in old browsers, framework templates, and JavaScript calls and names that reach the page, its
 //! cookies, or other code.
 
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
 use crate::text::{self, Of};
 
 /// Elements that run code or take over the page by their presence.
@@ -129,6 +133,8 @@ const CALLS: &[&str] = &[
     "structuredclone",
     "execcommand",
 ];
+/// The first of these show that code runs, so an attacker tries them first.
+const SHOWS: usize = 4;
 /// JavaScript names that reach the page.
 const NAMES: &[&str] = &[
     "document.cookie",
@@ -199,6 +205,13 @@ const NAMES: &[&str] = &[
     "document['",
     "document[\"",
 ];
+
+/// [`CALLS`], then [`NAMES`], found together in one pass.
+#[expect(clippy::expect_used, reason = "the words are constants, and a test builds the automaton")]
+static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    const _: () = assert!(CALLS.len() + NAMES.len() <= u128::BITS as usize);
+    AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(CALLS.iter().chain(NAMES)).expect("a small automaton")
+});
 
 /// From this length on, JavaScript is a program that a text shows, not an attack.
 const PROGRAM: usize = 400;
@@ -439,28 +452,27 @@ fn script(value: &[u8]) -> bool {
     if value.len() > PROGRAM || !value.iter().any(|b| matches!(b, b'(' | b'[' | b'=' | b'`' | b'.')) {
         return false;
     }
-    let found = |text: &str| memchr::memmem::find(value, text.as_bytes());
-    let names = NAMES.iter().filter(|n| found(n).is_some()).count();
-    let calls = CALLS
-        .iter()
-        .filter(|c| {
-            memchr::memmem::find_iter(value, c.as_bytes()).any(|at| {
-                let before = at.checked_sub(1).and_then(|i| value.get(i)).copied();
-                let alone = before.is_none_or(|b| !b.is_ascii_alphanumeric() && b != b'_' && b != b'$');
-                let rest = value.get(at + c.len()..).unwrap_or(&[]);
-                let space =
-                    rest.iter().take_while(|&&b| matches!(b, b' ' | b'\n' | b'/' | b'*' | b'?' | b'.')).count().min(8);
-                alone && matches!(rest.get(space), Some(b'(' | b'`'))
-            })
-        })
-        .count();
-    let shows = ["alert", "prompt", "confirm", "eval"].iter().any(|c| {
-        memchr::memmem::find_iter(value, c.as_bytes()).any(|at| {
-            let before = at.checked_sub(1).and_then(|i| value.get(i)).copied();
-            let rest = value.get(at + c.len()..).unwrap_or(&[]);
-            before.is_none_or(|b| !b.is_ascii_alphanumeric() && b != b'_') && matches!(rest.first(), Some(b'(' | b'`'))
-        })
-    });
+    // A bit for each word of the list that the value has.
+    let (mut words, mut shows) = (0_u128, false);
+    for found in WORDS.find_overlapping_iter(value) {
+        let word = found.pattern().as_usize();
+        if word < CALLS.len() {
+            let before = found.start().checked_sub(1).and_then(|i| value.get(i)).copied();
+            let rest = value.get(found.end()..).unwrap_or(&[]);
+            if before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                continue;
+            }
+            shows |= word < SHOWS && matches!(rest.first(), Some(b'(' | b'`'));
+            let space =
+                rest.iter().take_while(|&&b| matches!(b, b' ' | b'\n' | b'/' | b'*' | b'?' | b'.')).count().min(8);
+            if before == Some(b'$') || !matches!(rest.get(space), Some(b'(' | b'`')) {
+                continue;
+            }
+        }
+        words |= 1 << word;
+    }
+    let calls = (words & ((1 << CALLS.len()) - 1)).count_ones();
+    let names = (words >> CALLS.len()).count_ones();
     shows
         || names + calls >= 2
         || names == 1 && value.len() <= 160 && value.contains(&b'(')

@@ -335,4 +335,36 @@ proptest! {
         canonical(&once, &mut twice);
         prop_assert!(twice.len() <= once.len());
     }
+
+    /// A run of white space becomes one character, wherever it lies in the value.
+    #[test]
+    fn canonical_white_space(words in proptest::collection::vec("[A-Za-z,.]{0,70}", 0..8), gaps in
+        proptest::collection::vec("[ \t\r\n]{1,3}", 8))
+    {
+        let (mut text, mut want) = (String::new(), String::new());
+        for (word, gap) in words.iter().zip(&gaps) {
+            text.push_str(word);
+            text.push_str(gap);
+        }
+        let mut in_gap = false;
+        for c in text.chars() {
+            let line = matches!(c, '\r' | '\n');
+            match (c.is_ascii_whitespace(), in_gap) {
+                (true, true) if line => {
+                    want.pop();
+                    want.push('\n');
+                }
+                (true, true) => {}
+                (true, false) => want.push(if line { '\n' } else { ' ' }),
+                (false, _) => want.push(c.to_ascii_lowercase()),
+            }
+            in_gap = c.is_ascii_whitespace();
+        }
+        let mut out = Vec::new();
+        canonical(text.as_bytes(), &mut out);
+        let mut base64 = Vec::new();
+        if !margay_meaning::decode::base64_plausible(text.as_bytes(), &mut base64) {
+            prop_assert_eq!(String::from_utf8_lossy(&out), want);
+        }
+    }
 }
