@@ -4,7 +4,7 @@
 //! the quotes, backslashes, empty variables and paths that a shell removes. Names that are also ordinary words (`id`,
 //! `time`, `sort`) count only with arguments that commands have, or if they are alone between two separators.
 
-use crate::decode::shell_unescape;
+use crate::decode::{has, shell_unescape};
 use crate::text::{self, Of};
 use crate::words::{List, Words};
 
@@ -146,6 +146,10 @@ fn commands(value: &[u8]) -> bool {
     if command(value, 0) {
         return true;
     }
+    let begins = |b| matches!(b, b'$' | b'<' | b'>' | b'|' | b'&' | b'`' | b';' | b'\n' | b'\\' | b'%');
+    if !has(value, begins) {
+        return false;
+    }
     while at < value.len() {
         let rest = value.get(at..).unwrap_or(&[]);
         match separator(rest) {
@@ -175,8 +179,8 @@ fn command(text: &[u8], sure: u8) -> bool {
     let mut wrapped = false;
     for _ in 0..4 {
         let (name, after) = word(rest);
-        if WRAPPERS.iter().any(|w| w.as_bytes() == name)
-            && after.first().is_some_and(|b| matches!(b, b' ' | b';' | b'/' | b'-'))
+        if after.first().is_some_and(|b| matches!(b, b' ' | b';' | b'/' | b'-'))
+            && WRAPPERS.iter().any(|w| w.as_bytes() == name)
         {
             let next = options(after);
             let (next_name, _) = word(skip(next));
@@ -193,13 +197,20 @@ fn command(text: &[u8], sure: u8) -> bool {
         break;
     }
     let (name, after) = word(rest);
+    let base = without_version(name);
+    let known = COMMANDS.has(base);
+    let common = COMMANDS_WEAK.has(base);
+    let path = rest.first() == Some(&b'/') && rest.iter().take(40).filter(|&&b| b == b'/').count() >= 2;
+    // Nearly all words are no command.
+    if !known && !common && !(path && sure > 0) {
+        return false;
+    }
     let end = after
         .iter()
         .position(|&b| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')' | b'>' | b'<'))
         .unwrap_or(after.len());
     let arguments = after.get(..end).unwrap_or(&[]);
     let alone = arguments.trim_ascii().is_empty();
-    let path = rest.first() == Some(&b'/') && rest.iter().take(40).filter(|&&b| b == b'/').count() >= 2;
     let asks = || FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
     let behind = after.first().copied();
     let delimited = behind.is_none_or(|b| {
@@ -231,9 +242,6 @@ fn command(text: &[u8], sure: u8) -> bool {
     let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..] | [b'%', b'a'..=b'z', ..])
         || memchr::memmem::find(arguments, b"://").is_some()
         || first.iter().take_while(|b| b.is_ascii_digit() || **b == b'.').filter(|b| **b == b'.').count() == 3;
-    let base = without_version(name);
-    let known = COMMANDS.has(base);
-    let common = COMMANDS_WEAK.has(base);
     if path && (globs(rest.get(..rest.len().min(40)).unwrap_or(rest)) || known || common) && sure > 0 {
         return true;
     }
@@ -374,4 +382,16 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
         whole
     };
     (name, text.get(len..).unwrap_or(&[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_names_are_commands() {
+        for name in RARE {
+            assert!(COMMANDS.has(name.as_bytes()), "{name}");
+        }
+    }
 }
