@@ -94,6 +94,7 @@ fn push_char(out: &mut Vec<u8>, code: u32) {
 
 /// Decodes `%xx`, and `%uxxxx` as in old Microsoft servers; with `plus`, also `+` to a space.
 pub fn percent_decode(data: &[u8], plus: bool, out: &mut Vec<u8>) {
+    let other = if plus { b'+' } else { b'%' };
     let mut at = 0;
     while let Some(&b) = data.get(at) {
         at += 1;
@@ -110,7 +111,13 @@ pub fn percent_decode(data: &[u8], plus: bool, out: &mut Vec<u8>) {
                     out.push(b);
                 }
             }
-            _ => out.push(b),
+            _ => {
+                // Most of a value needs no decoding.
+                let rest = data.get(at - 1..).unwrap_or(&[]);
+                let plain = memchr::memchr2(b'%', other, rest).unwrap_or(rest.len());
+                out.extend_from_slice(rest.get(..plain).unwrap_or(&[]));
+                at += plain - 1;
+            }
         }
     }
 }
@@ -390,6 +397,13 @@ pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
 
 /// Converts backslashes to slashes, and repeated slashes and `/./` to a single slash. Parent references (`..`) stay.
 pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
+    // Nothing is left out or replaced without one of these, which most values do not have.
+    let behind = data.get(1..).unwrap_or(&[]);
+    let pair = data.iter().zip(behind).fold(false, |any, (&a, &b)| any | (b == b'/' && (a == b'/' || a == b'.')));
+    if !pair && memchr::memchr(b'\\', data).is_none() {
+        out.extend_from_slice(data);
+        return;
+    }
     let start = out.len();
     for &b in data {
         let b = if b == b'\\' { b'/' } else { b };

@@ -367,4 +367,34 @@ proptest! {
             prop_assert_eq!(String::from_utf8_lossy(&out), want);
         }
     }
+
+    /// What is copied as a whole is what decoding byte by byte gives.
+    #[test]
+    fn plain_parts_are_copied(data in proptest::collection::vec(prop_oneof![Just(b'%'), Just(b'+'), Just(b'4'), Just(b'1'),
+        Just(b'u'), Just(b'/'), Just(b'.'), Just(b'\\'), any::<u8>()], 0..60))
+    {
+        for plus in [false, true] {
+            let (mut out, mut want, mut at) = (Vec::new(), Vec::new(), 0);
+            margay_meaning::decode::percent_decode(&data, plus, &mut out);
+            while at < data.len() {
+                // An escape has at most six bytes.
+                let mut one = Vec::new();
+                let len = match &data[at..] {
+                    [b'%', a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => 3,
+                    [b'%', b'u' | b'U', a, b, c, d, ..] if [a, b, c, d].iter().all(|b| b.is_ascii_hexdigit()) => 6,
+                    _ => 1,
+                };
+                margay_meaning::decode::percent_decode(&data[at..at + len], plus, &mut one);
+                want.extend(one);
+                at += len;
+            }
+            prop_assert_eq!(out, want);
+        }
+        let (mut out, mut marked) = (Vec::new(), Vec::new());
+        margay_meaning::decode::path_normalise(&data, &mut out);
+        // A backslash at the end, which nothing follows, prevents the copy and is a slash at the end.
+        margay_meaning::decode::path_normalise(&[&data[..], b"a\\"].concat(), &mut marked);
+        out.extend(b"a/");
+        prop_assert_eq!(out, marked);
+    }
 }
