@@ -76,15 +76,20 @@ impl Stages {
 
     fn log_marked(&mut self, p: &Packet<'_>, flow: &mut Flow<FlowExt>, dir: Direction, end: bool) {
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
+        let directions = [Direction::ToServer, Direction::ToClient].into_iter().filter(|d| end || *d == dir);
+        if !self.outputs.wants(EventType::Frame) {
+            directions.for_each(|d| app.frames.of_mut(d).iter_mut().for_each(|f| f.logged = true));
+            app.frames.tidy();
+            return;
+        }
         let names = app.names();
         let tcp = flow.ext.tcp.as_deref();
-        let wanted = self.outputs.wants(EventType::Frame);
         let bytes = std::cell::RefCell::new(std::mem::take(&mut self.scratch.payload));
-        for d in [Direction::ToServer, Direction::ToClient].into_iter().filter(|d| end || *d == dir) {
+        for d in directions {
             let source = FrameSource { tcp, dir: d, payload: p.payload() };
             for i in 0..app.frames.of(d).len() {
                 let Some(f) = app.frames.of_mut(d).get_mut(i) else { break };
-                if std::mem::replace(&mut f.logged, true) || !wanted {
+                if std::mem::replace(&mut f.logged, true) {
                     continue;
                 }
                 let Some(f) = app.frames.of(d).get(i) else { break };
