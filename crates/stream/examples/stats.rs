@@ -72,6 +72,9 @@ impl Run {
 }
 
 fn read(session: &mut TcpSession, d: Direction, all: bool) {
+    if all {
+        session.finish_streams();
+    }
     while let Some(data) = session.app_data(d, all) {
         let n = match data {
             AppData::Data { bytes, .. } => bytes.len() as u64,

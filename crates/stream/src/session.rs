@@ -547,6 +547,10 @@ impl TcpSession {
             from = from.max(d.border.min(at));
         }
         let data = d.buffer.contiguous(from, end);
+        if from + (data.len() as u64) < end {
+            // Data in doubt is not joined to the data before it until it is acknowledged or the stream is finished.
+            return Some(StreamChunk { data: fresh, offset: at, seen: 0 });
+        }
         Some(StreamChunk { data, offset: from, seen: (at - from) as usize })
     }
 

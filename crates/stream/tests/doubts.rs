@@ -543,3 +543,20 @@ fn resets_that_end_nothing() {
     b.send(&acks(9194));
     assert_eq!(b.read(ToServer, false), "a".repeat(8000) + &"b".repeat(192) + "x");
 }
+
+/// Data in doubt behind data in order is read once at the end, even by a reader that does not finish the streams first.
+#[test]
+fn unacknowledged_doubt_is_read_once() {
+    for finishes in [false, true] {
+        let mut b = Bench::connected(linux());
+        b.send(&client(1001, b"abc"));
+        b.send(&acks(1004));
+        b.session().raw_trigger(ToServer);
+        assert_eq!(b.raw(ToServer, false), "()abc|");
+        b.send(&Pkt { ttl: 3, ..client(1004, b"def") });
+        if finishes {
+            b.session().finish_streams();
+        }
+        assert_eq!(b.raw(ToServer, true), if finishes { "(abc)def|" } else { "()def|" });
+    }
+}

@@ -171,6 +171,9 @@ fn note(state: &mut FlowState, p: &Packet<'_>, dir: Direction) {
 /// Takes the in-order data of the stream.
 fn take(state: &mut FlowState, all: bool) {
     let Some(mut session) = state.tcp.take() else { return };
+    if all {
+        session.finish_streams();
+    }
     for dir in DIRECTIONS {
         while let Some(data) = session.app_data(dir, all) {
             let n = match data {
