@@ -189,7 +189,8 @@ impl Message {
             }
             Type::PUBACK | Type::PUBREC | Type::PUBREL | Type::PUBCOMP => {
                 let id = r.number()?;
-                let reason = r.reason();
+                // An omitted reason is 0 (section 3.4.2.1).
+                let reason = r.reason().or(r.v5.then_some(0));
                 Kind::Receipt { id, reason, properties: r.properties_if_any()? }
             }
             of @ (Type::SUBSCRIBE | Type::UNSUBSCRIBE) => {

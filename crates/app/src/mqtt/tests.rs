@@ -143,6 +143,25 @@ fn rules_see_as_many_topics_as_they_are_allowed() {
     assert_eq!(talk.buffers("mqtt.subscribe.topic", ToServer), ["a"]);
 }
 
+/// MQTT 5 section 3.4.2.1: a receipt without a reason reports success. MQTT 3 has no reasons.
+#[test]
+fn a_receipt_without_a_reason_has_the_reason_0() {
+    let exchange = |mut talk: Talk, publish: &[u8]| {
+        talk.client(publish).server(b"\x50\x02\x00\x07");
+        talk.client(b"\x62\x02\x00\x07").server(b"\x70\x02\x00\x07");
+        (talk.numbers("mqtt.reason_code", ToServer), talk.logs().concat())
+    };
+    let (codes, log) = exchange(talk3(), b"\x34\x06\x00\x01t\x00\x07x");
+    assert_eq!(codes, [0], "the return code of CONNACK alone");
+    assert!(log.contains("pubcomp") && !log.contains("reason_code"), "{log}");
+    let (codes, log) = exchange(talk5(), b"\x34\x07\x00\x01t\x00\x07\x00x");
+    assert_eq!(codes, [0, 0, 0, 0]);
+    for kind in ["pubrec", "pubrel", "pubcomp"] {
+        let of = log.split(&format!(r#""{kind}":"#)).nth(1).and_then(|rest| rest.split('}').next());
+        assert!(of.is_some_and(|of| of.ends_with(r#""reason_code":0"#)), "{kind}: {log}");
+    }
+}
+
 #[test]
 fn properties() {
     let mut talk = talk5();
