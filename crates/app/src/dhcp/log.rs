@@ -7,8 +7,16 @@ use margay_json::Json;
 use super::message::{Message, option};
 
 /// Names of requested parameters; others are not shown.
-const PARAMETERS: &[(u8, &str)] =
-    &[(1, "subnet_mask"), (3, "router"), (6, "dns_server"), (15, "domain"), (42, "ntp_server")];
+const PARAMETERS: &[(u8, &str)] = &[
+    (1, "subnet_mask"),
+    (3, "router"),
+    (6, "dns_server"),
+    (15, "domain"),
+    (35, "arp_timeout"),
+    (42, "ntp_server"),
+    (66, "tftp_server_name"),
+    (150, "tftp_server_ip"),
+];
 
 /// The limit of addresses in a list, and of parameters: what fits in an option.
 const LIST_MAX: usize = 255;

@@ -60,6 +60,9 @@ fn an_address_is_given() {
     ] {
         assert!(all.contains(part), "{part} in {all}");
     }
+    let asks = sent(&reply(b"\x35\x01\x01\x37\x05\x01\x23\x42\x96\x99\xff"), true).logs().concat();
+    let known = "\"params\":[\"subnet_mask\",\"arp_timeout\",\"tftp_server_name\",\"tftp_server_ip\"]";
+    assert!(asks.contains(known), "{asks}");
     // An offer does not assign an address yet.
     let offer = reply(b"\x35\x01\x02\xff");
     assert_eq!((sent(&offer, false).logs().len(), sent(&offer, true).logs().len()), (0, 1));
