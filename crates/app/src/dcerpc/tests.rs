@@ -56,6 +56,10 @@ pub(crate) fn response(flags: u8, call: u32, stub: &[u8]) -> Vec<u8> {
     pdu(2, flags, call, &[&[0; 8], stub].concat())
 }
 
+pub(crate) fn auth3(call: u32) -> Vec<u8> {
+    pdu(16, 3, call, &[0; 4])
+}
+
 struct Talk {
     parser: DcerpcParser,
     config: AppConfig,

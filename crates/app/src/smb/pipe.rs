@@ -64,8 +64,7 @@ impl SmbParser {
         }
         let mut found = None;
         self.messages(id, dir, data, |parser, h, pdu| {
-            // The third leg of authentication has no response.
-            if matches!(h.kind, kind::AUTH3 | kind::CO_CANCEL | kind::ORPHANED) {
+            if matches!(h.kind, kind::CO_CANCEL | kind::ORPHANED) {
                 return;
             }
             let Some(pipe) = parser.pipes.get(&id) else { return };
@@ -84,8 +83,10 @@ impl SmbParser {
                 }
             };
             parser.call_message(id, tx, dir, h, pdu);
+            // The third leg of authentication has no response.
             if let Some(pipe) = parser.pipes.get_mut(&id)
                 && open.is_none()
+                && h.kind != kind::AUTH3
             {
                 if pipe.calls.len() >= CALLS_MAX {
                     pipe.calls.pop_front();

@@ -543,9 +543,11 @@ impl SmbParser {
 }
 
 /// The key that matches a response to its request. The requests of a chain share a number, and others can have the same one
-/// (`turn`).
+/// (`turn`). Some servers put another process into the responses of commands that open a connection.
 fn key(h: Smb1, n: usize, turn: u64) -> (u8, u64) {
-    (1, h.key() | (n as u64 & 0xff) << 32 | turn << 40 | u64::from(h.command) << 48)
+    let opens = matches!(h.command, command::NEGOTIATE | command::SESSION_SETUP_ANDX | command::TREE_CONNECT_ANDX);
+    let number = if opens { u64::from(h.message) } else { h.key() };
+    (1, number | (n as u64 & 0xff) << 32 | turn << 40 | u64::from(h.command) << 48)
 }
 
 /// The key of a request outside a chain.

@@ -570,13 +570,16 @@ fn tree_connect_request(message: &[u8], mut r: Reader<'_>) -> Option<Vec<u8>> {
 }
 
 fn create_request(message: &[u8], mut r: Reader<'_>) -> Option<Create> {
+    const DIRECTORY_FILE: u32 = 0x1;
     const DELETE_ON_CLOSE: u32 = 0x1000;
     r.take(36)?;
     let (disposition, options) = (r.u32()?, r.u32()?);
     let (at, len) = (r.u16()?, r.u16()?);
     let name = if len == 0 { Vec::new() } else { text::utf16(part(message, usize::from(at), usize::from(len))?) };
+    // The share's root is a directory anyway, and has no name.
+    let directory = options & DIRECTORY_FILE != 0 && !name.is_empty();
     let delete = options & DELETE_ON_CLOSE != 0;
-    Some(Create { name, delete, disposition, ..Create::default() })
+    Some(Create { name, directory, delete, disposition, ..Create::default() })
 }
 
 /// Reads times, size and file identifier.

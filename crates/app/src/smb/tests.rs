@@ -360,6 +360,53 @@ fn calls_over_a_pipe() {
     assert_eq!((logs.len(), t.parser.tx(3).unwrap().little_endian(ToServer)), (4, true));
 }
 
+/// The client's last message of NTLM over a pipe has no response.
+#[test]
+fn the_third_leg_of_authentication_is_a_call() {
+    let mut t = Talk::connected();
+    t.say(ToServer, &smb2(9, 3, false, 0, 5, &write_body(FILE, 0, &rpc::bind(3))));
+    t.say(ToServer, &smb2(8, 4, false, 0, 5, &read_body(FILE, 0, 1024)));
+    t.say(ToClient, &read_response(4, 5, &rpc::bind_ack()));
+    t.say(ToServer, &smb2(9, 5, false, 0, 5, &write_body(FILE, 0, &rpc::auth3(1))));
+    let logs = t.logs();
+    assert!(logs[3].contains("\"request\":\"AUTH3\",\"response\":\"UNREPLIED\""), "{logs:?}");
+}
+
+#[test]
+fn directories_have_their_own_member() {
+    let mut t = Talk::connected();
+    for (message, name) in [(3, "sub"), (4, "")] {
+        let mut body = create_body(name);
+        // FILE_DIRECTORY_FILE (MS-SMB2 section 2.2.13).
+        body[40] = 1;
+        t.say(ToServer, &smb2(5, message, false, 0, 1, &body));
+    }
+    let logs = t.logs();
+    assert!(logs[2].contains("\"directory\":\"sub\"") && !logs[2].contains("filename"), "{logs:?}");
+    assert!(logs[3].contains("\"filename\":\"<share_root>\""), "{logs:?}");
+}
+
+/// Impacket's server puts another process into the response.
+#[test]
+fn a_share_of_smb1_with_another_process_in_the_response() {
+    let message = |response: u8, process: u16, tree: u8, body: &[u8]| {
+        let mut m = b"\xffSMB\x75\0\0\0\0".to_vec();
+        m.extend_from_slice(&[response << 7, 1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, tree, 0]);
+        m.extend_from_slice(&process.to_le_bytes());
+        m.extend_from_slice(&[10, 0, 2, 0]);
+        m.extend_from_slice(body);
+        record(&m)
+    };
+    let mut t = Talk::new();
+    t.say(ToServer, &message(0, 28303, 0, b"\x04\xff\0\0\0\0\0\x01\0\x0a\0\0\\\\s\\O\0A:\0"));
+    t.say(ToClient, &message(1, 65534, 1, b"\x03\xff\0\0\0\x01\0\x03\0A:\0"));
+    let log = &t.logs()[0];
+    assert!(
+        log.contains("\"service\":{\"request\":\"A:\",\"response\":\"A:\"}") && log.contains("\"tree_id\":1"),
+        "{log}"
+    );
+}
+
 #[test]
 fn new_names_and_deletion() {
     let mut t = Talk::connected();
