@@ -12,6 +12,9 @@ pub(super) const NAME_MAX: usize = 1024;
 const ATTRIBUTES2: usize = 68;
 const ATTRIBUTES3: usize = 84;
 
+/// The procedure that tests a connection. It has neither arguments nor results.
+const NULL: u32 = 0;
+
 pub(super) mod v2 {
     //! Procedure numbers of version 2.
     pub(in super::super) const READ: u32 = 6;
@@ -72,6 +75,9 @@ pub(super) fn args2(procedure: u32, mut xdr: Xdr<'_>) -> Option<Args<'_>> {
 
 /// Reads the arguments of a procedure of version 3.
 pub(super) fn args3(procedure: u32, mut xdr: Xdr<'_>) -> Option<Args<'_>> {
+    if procedure == NULL {
+        return Some(Args::default());
+    }
     let mut args = Args { handle: xdr.opaque(HANDLE_MAX)?, ..Args::default() };
     match procedure {
         v3::LOOKUP | v3::CREATE | v3::MKDIR | v3::REMOVE | v3::RMDIR => args.name = xdr.opaque(NAME_MAX)?,
@@ -105,6 +111,9 @@ pub(super) struct Results<'a> {
 
 /// Reads the results of a procedure of version 2.
 pub(super) fn results2(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<Results<'_>> {
+    if procedure == NULL {
+        return Some(Results::default());
+    }
     let mut results = Results { status: xdr.u32()?, ..Results::default() };
     if results.status == 0 && procedure == v2::READ {
         let mut attributes = Xdr::new(xdr.bytes(ATTRIBUTES2)?);
@@ -127,6 +136,9 @@ fn attributes3(xdr: &mut Xdr<'_>) -> Option<()> {
 
 /// Reads the results of a procedure of version 3.
 pub(super) fn results3(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<Results<'_>> {
+    if procedure == NULL {
+        return Some(Results::default());
+    }
     let mut results = Results { status: xdr.u32()?, ..Results::default() };
     if results.status != 0 {
         return Some(results);

@@ -71,6 +71,7 @@ const MAX_READ_QUEUE_CNT: usize = 4;
 
 /// NFS.
 pub static PROTOCOL: Protocol = Protocol {
+    packet_addresses: true,
     settings: &[
         Setting {
             key: "max-tx",

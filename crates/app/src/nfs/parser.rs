@@ -354,12 +354,9 @@ impl Nfs {
             turn.one_way(TS, Exchange::new(version, procedure, xid, auth)).event(Event::NonexistingVersion as u8);
             return Some(State::Skip);
         }
-        // The null procedure tests the connection.
-        if procedure == 0 {
-            return Some(State::Skip);
-        }
         if version == 4 {
-            return self.compound(turn, xid, auth, args);
+            // The null procedure is no compound.
+            return if procedure == 0 { Some(State::Skip) } else { self.compound(turn, xid, auth, args) };
         }
         let args = if version == 2 { calls::args2(procedure, args)? } else { calls::args3(procedure, args)? };
         let Args { handle, name, to, offset, chunk } = args;
@@ -381,14 +378,13 @@ impl Nfs {
             (3, v3::READ, _) => {
                 self.file(turn, TC, Exchange::new(version, procedure, xid, auth), handle);
             }
+            // It ends a file, whose event shows the writes.
+            (3, v3::COMMIT, _) => self.close(turn, TS, handle, xid),
             _ => {
-                if (version, procedure) == (3, v3::COMMIT) {
-                    self.close(turn, TS, handle, xid);
-                }
                 let mut exchange = Exchange::new(version, procedure, xid, auth);
                 if version == 3 {
                     exchange.name = match procedure {
-                        v3::ACCESS => self.name_of(handle),
+                        v3::ACCESS | v3::READDIRPLUS => self.name_of(handle),
                         _ => name.into(),
                     };
                     if matches!(

@@ -148,7 +148,7 @@ impl Content for Exchange {
         }
         json.bytes("filename", &self.name);
         if !self.handle.is_empty() {
-            json.str("hhash", &format!("{:08x}", hash(&self.handle)));
+            json.str("hhash", &format!("{:x}", hash(&self.handle)));
         }
         json.uint("id", base.id + 1);
         json.bool("file_tx", self.transfer.is_some());

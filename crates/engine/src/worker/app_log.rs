@@ -6,7 +6,7 @@ use margay_app::tls::store::Occasion;
 use margay_app::{AppProto, Protocol, Transaction, TxBase, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
-use margay_packet::Packet;
+use margay_packet::{Packet, PacketSource};
 
 use super::app::{DIRECTIONS, names};
 use super::app_feed::is_over;
@@ -258,6 +258,7 @@ impl Stages {
         let options = &self.app.options;
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
+        let at_end = about.packet.source == PacketSource::StreamFlowTimeout;
         for way in [Direction::ToServer, Direction::ToClient] {
             // An output that is not JSON has no options there, and takes the event once.
             let alone = options.is_empty() && way == Direction::ToServer;
@@ -265,7 +266,10 @@ impl Stages {
                 continue;
             }
             let header = match protocol {
-                Some(p) if p.packet_addresses => header.with_ends_of(about.packet),
+                // The packet made at a flow's end has the direction of the data.
+                Some(p) if p.packet_addresses && !(at_end && way == Direction::ToClient) => {
+                    header.with_ends_of(about.packet)
+                }
                 _ => towards(&header, way),
             };
             self.outputs.app(&AppEvent {
