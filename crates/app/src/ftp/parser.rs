@@ -51,14 +51,22 @@ impl Verb {
             b"EPRT" => Verb::ExtendedPort,
             b"PASV" => Verb::Passive,
             b"EPSV" => Verb::ExtendedPassive,
-            b"AUTH TLS" => Verb::Auth,
             _ => {
-                let word = line.split(|b| matches!(b, b' ' | b'\t')).next().unwrap_or(line);
+                let mut words = line.split(|b| matches!(b, b' ' | b'\t')).filter(|w| !w.is_empty());
+                let word = words.next().unwrap_or(line);
+                if word.eq_ignore_ascii_case(b"AUTH") && words.next().is_some_and(is_tls) {
+                    return Verb::Auth;
+                }
                 let transfer = Command::ALL.into_iter().find(|c| word.eq_ignore_ascii_case(c.name().as_bytes()));
                 transfer.map_or(Verb::Other, Verb::Transfer)
             }
         }
     }
+}
+
+/// Whether a security mechanism of `AUTH` is TLS: by its names of RFC 4217, and by the older one that curl still tries first.
+fn is_tls(mechanism: &[u8]) -> bool {
+    [&b"TLS"[..], b"TLS-C", b"TLS-P", b"SSL"].iter().any(|name| mechanism.eq_ignore_ascii_case(name))
 }
 
 /// One direction.
