@@ -176,7 +176,7 @@ impl Peer {
         self.next_off -= start;
         if let Some(d) = &mut self.data {
             d.buffer.begin_at(start);
-            (d.app, d.raw, d.gap_seen, d.border) = (0, 0, 0, 0);
+            (d.app, d.raw, d.gap_seen, d.skipped, d.border) = (0, 0, 0, 0, 0);
             d.acked = d.acked.saturating_sub(start);
         }
     }
@@ -188,7 +188,7 @@ impl Peer {
                 return false;
             }
             d.restarts += 1;
-            (d.app, d.gap_seen, d.border) = (0, 0, 0);
+            (d.app, d.gap_seen, d.skipped, d.border) = (0, 0, 0, 0);
             // Inline, that data was inspected. It is inspected again together with the data before it.
             d.raw = if inline { d.raw + add } else { 0 };
             (d.pending, d.first_gap, d.keep, d.acked) = (false, None, None, 0);
@@ -243,6 +243,8 @@ pub(crate) struct Assembly {
     pub(crate) handled: u64,
     /// Where the first gap began.
     pub(crate) first_gap: Option<u64>,
+    /// The end of the last gap that the application layer skipped.
+    pub(crate) skipped: u64,
     /// The sequence offset of the first byte that was not in order when the stream was finished.
     pub(crate) finished: Option<u64>,
     pub(crate) chunk_size: u32,

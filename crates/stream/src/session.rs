@@ -387,6 +387,14 @@ impl TcpSession {
         self.release(direction);
     }
 
+    /// Records that a parser learns of a gap of `n` bytes: it is reported even if the parser ends there. Call
+    /// [`TcpSession::app_consume`] after it.
+    pub fn app_notice_gap(&mut self, direction: Direction, n: u64) {
+        if let Some(d) = &mut self.peers[direction.index()].data {
+            d.skipped = d.app.saturating_add(n);
+        }
+    }
+
     /// Keeps data of a direction from stream offset `from` on, even if all readers have it; `None` ends that.
     pub fn keep(&mut self, direction: Direction, from: Option<u64>) {
         if let Some(d) = &mut self.peers[direction.index()].data {

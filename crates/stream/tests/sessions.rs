@@ -206,6 +206,25 @@ fn a_hole_that_the_receiver_does_not_have_is_a_gap() {
 }
 
 #[test]
+fn a_gap_that_ends_the_parser_is_reported() {
+    let mut b = Bench::connected(StreamConfig::default());
+    b.session().raw_disable();
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"VERY"));
+    // The receiver has four bytes that the engine did not see.
+    b.send(&pkt(ToClient, ACK, 5001, 1009, b""));
+    assert_eq!(b.read(ToServer, false), "VERY");
+    b.send(&pkt(ToServer, ACK, 1009, 5001, b"DATA"));
+    assert!(matches!(b.session().app_data(ToServer, false), Some(AppData::Gap(4))));
+    b.session().app_notice_gap(ToServer, 4);
+    b.session().app_consume(ToServer, 4);
+    b.session().app_disable();
+    assert_eq!(events(&b.send(&pkt(ToClient, ACK, 5001, 1013, b""))), ["reassembly_seq_gap"]);
+    assert!(b.session().has_gap(ToServer));
+    assert_eq!(events(&b.send(&pkt(ToClient, ACK, 5001, 1013, b""))), [""; 0]);
+    assert_eq!(b.engine.counters.reassembly_gap, 1);
+}
+
+#[test]
 fn what_was_inspected_and_freed_is_no_gap() {
     for app_off in [true, false] {
         let config =

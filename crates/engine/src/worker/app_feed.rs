@@ -58,6 +58,7 @@ impl Feeder<'_> {
                         w.app_gap(self.core, d, tcp.first_seq(d), tcp.app_offset(d), n);
                     }
                     self.stage.shared.frames.at = tcp.app_offset(d);
+                    tcp.app_notice_gap(d, n);
                     let app = self.session(app);
                     app.session.gap(&mut self.cx(false), d, n);
                     if !app.session.proto.is_known() {

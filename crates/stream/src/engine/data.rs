@@ -85,18 +85,22 @@ impl StreamEngine {
         let raw = if raw_off { u64::MAX } else { d.raw };
         let at = app.min(raw).min(d.buffer.end()).max(d.gap_seen);
         let at = at + d.buffer.contiguous(at, u64::MAX).len() as u64;
-        if let Some(next) = d.buffer.next_at(at)
-            && next > at
-            && next <= d.acked
-        {
-            d.gap_seen = next;
-            d.first_gap.get_or_insert(at);
-            // A gap that no parser could notice is not reported.
-            if !app_off {
-                peer.flags |= peer_flag::GAP;
-                self.counters.reassembly_gap += 1;
-                self.event(out, StreamEvent::ReassemblySeqGap);
+        // The parser that ended at this gap may have been the last reader: its data is free by now.
+        let noticed = d.skipped > d.gap_seen;
+        let next = match d.buffer.next_at(at).filter(|next| *next > at && *next <= d.acked) {
+            Some(next) => {
+                d.first_gap.get_or_insert(at);
+                next
             }
+            None if app_off && noticed => d.skipped,
+            None => return,
+        };
+        d.gap_seen = next;
+        // A gap that no parser could notice is not reported.
+        if !app_off || noticed {
+            peer.flags |= peer_flag::GAP;
+            self.counters.reassembly_gap += 1;
+            self.event(out, StreamEvent::ReassemblySeqGap);
         }
     }
 
