@@ -368,7 +368,9 @@ impl AppSession {
             Recognised::More => {}
             // The other side's datagrams may already have a protocol before this one reveals the client.
             Recognised::Known { proto, reverse: true }
-                if self.side == [AppProto::Unknown; 2] && self.parsers.is_empty()
+                if self.parsers.is_empty()
+                    && (self.side == [AppProto::Unknown; 2]
+                        || cx.flow.proto == 6 && !self.side.iter().any(|s| s.is_known()))
                     || cx.flow.proto == 17 && self.side[dir.reverse().index()] == proto =>
             {
                 self.turn = true;

@@ -286,6 +286,18 @@ fn tls_follows() {
     let t = Talk::of(&[(ToClient, "220 x\r\n"), (ToServer, "AUTH TLS\r\n"), (ToClient, "234 go\r\n")]);
     assert_eq!(t.outcome, Outcome::Change(Some(AppProto::Tls)));
     assert!(t.log(1).contains(r#""command":"AUTH TLS","completion_code""#));
+    for (command, reply, tls) in [
+        ("AUTH SSL", "234 go", true),
+        ("auth tls-c", "234 go", true),
+        ("AUTH  TLS-P", "234 go", true),
+        ("AUTH SSL", "504 unknown", false),
+        ("AUTH GSSAPI", "334 go on", false),
+        ("AUTH", "234 go", false),
+    ] {
+        let (command, reply) = (format!("{command}\r\n"), format!("{reply}\r\n"));
+        let t = Talk::of(&[(ToClient, "220 x\r\n"), (ToServer, &command), (ToClient, &reply)]);
+        assert_eq!(t.outcome == Outcome::Change(Some(AppProto::Tls)), tls, "{command}");
+    }
 }
 
 #[test]
@@ -305,6 +317,22 @@ fn what_the_server_said_first_is_first_on_any_port() {
     assert_eq!(data(ToServer, user), (0, false, 0));
     assert_eq!(data(ToClient, hello), (hello.len(), true, 1));
     assert_eq!(data(ToServer, user), (user.len(), false, 2));
+}
+
+#[test]
+fn midstream_the_first_command_turns_a_flow_that_the_greeting_began() {
+    let config = AppConfig::default();
+    let flow = FlowCore::new(1, 6, (IpAddr::from(SERVER), 2121), (IpAddr::from(CLIENT), 40_000), Time(0));
+    let (mut session, mut shared) = (AppSession::default(), Shared::default());
+    session.set_midstream();
+    for (dir, text, turns) in [(ToServer, "220 a server that has a name\r\n", false), (ToClient, "USER a\r\n", true)] {
+        let mut cx =
+            Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
+        let text = format!("{text:4096}");
+        session.data(&mut cx, dir, text.as_bytes());
+        assert_eq!(session.wants_turn(), turns);
+    }
+    assert_eq!(session.tx_count(), 0);
 }
 
 /// A direction that detection gave up before the flow's protocol was known is not shown as failed. One that it gave up later

@@ -413,12 +413,16 @@ fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
     dir == Direction::ToClient && declaration(proto).is_some_and(|p| p.opening == Opening::ClientTells)
 }
 
-/// The probes for a flow's ports, and those to run as if the flow had the opposite direction.
+/// The probes for a flow's ports, and those to run as if the flow had the opposite direction. Over UDP, probes for any port
+/// check both directions themselves.
 fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u64) {
     let (mut straight, mut turned) = (0, 0);
     for (i, p) in probes.iter().enumerate() {
         if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
             straight |= 1 << i;
+            if p.any && midstream && flow.proto == TCP {
+                turned |= 1 << i;
+            }
         } else if midstream && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {
             turned |= 1 << i;
         }

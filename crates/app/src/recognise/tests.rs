@@ -153,6 +153,10 @@ fn picked_up_in_the_middle_it_may_be_turned_round() {
     assert_eq!(look(&f, TO_SERVER, b"HTTP/1.1 200 OK\r\n"), turned);
     assert_eq!(look(&f, TO_CLIENT, b"GET / HTTP/1.1\r\n"), turned);
     assert_eq!(look(&f, TO_SERVER, b"GET / HTTP/1.1\r\n"), is(AppProto::Http1));
+    // A probe for any port looks in both directions, too.
+    let (greeting, f) = (b"220 mx ESMTP ready\r\n", flow(TCP, 2525, 40000));
+    assert_eq!(look(&f, TO_SERVER, greeting), Recognised::Known { proto: AppProto::Smtp, reverse: true });
+    assert_eq!(look(&f, TO_CLIENT, greeting), is(AppProto::Smtp));
 }
 
 #[test]
