@@ -462,6 +462,10 @@ impl SmtpParser {
             let to_tls = self.pending.front() == Some(Asked::StartTls);
             let refused = matches!(code, 421 | 554) && self.pending.is_empty();
             if (code == 220 && !to_tls) || refused {
+                // The client did not wait for the greeting (RFC 5321, section 4.3.1).
+                if !self.pending.is_empty() && !self.lost {
+                    self.event(cx, Event::NoWelcome, TC);
+                }
                 return None;
             }
             if !self.lost {
