@@ -12,12 +12,13 @@ use super::tx::{Http2Tx, Message};
 
 const SIDES: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-/// Whether there is something to log: fields, settings or an error. Frames that only maintain the connection are not logged.
+/// Whether there is something to log: fields, settings, an error or a priority, which clients also give to streams that they
+/// never open. Frames that only maintain the connection are not logged.
 pub(super) fn has(tx: &Http2Tx) -> bool {
-    SIDES
-        .iter()
-        .map(|d| tx.message(*d))
-        .any(|m| !m.fields.is_empty() || !m.settings.is_empty() || m.goaway.is_some() || m.reset.is_some())
+    SIDES.iter().map(|d| tx.message(*d)).any(|m| {
+        let error = m.goaway.is_some() || m.reset.is_some();
+        error || m.priority.is_some() || !m.fields.is_empty() || !m.settings.is_empty()
+    })
 }
 
 /// Appends `"http":{...}`, if there is something to log.

@@ -140,6 +140,18 @@ fn a_request_and_its_response() {
 }
 
 #[test]
+fn a_priority_alone_is_logged() {
+    let mut t = Talk::new();
+    t.feed(ToServer, &frame(2, 0, 3, b"\0\0\0\0\xc8"));
+    t.feed(ToServer, &frame(8, 0, 5, b"\0\0\0\x01"));
+    assert_eq!(
+        t.log(0),
+        r#"{"http":{"version":"2","http2":{"stream_id":3,"request":{"priority":200},"response":{}}}}"#
+    );
+    assert_eq!(t.log(1), "{}");
+}
+
+#[test]
 fn fields_in_several_frames() {
     let mut t = Talk::new();
     let block = fields(&GET);
