@@ -15,6 +15,9 @@ pub(super) const RECOGNITION: Recognition = Recognition {
         command(b"PASS "),
         command(b"PORT "),
         command(b"FEAT"),
+        // Clients of FTPS begin so. POP3 and SMTP have other mechanisms.
+        command(b"AUTH TLS"),
+        command(b"AUTH SSL"),
         // Many servers greet like this. SMTP servers do not: their greeting continues with a name.
         Pattern::tcp(Direction::ToClient, b"220 ("),
     ],
@@ -43,7 +46,14 @@ fn greeting(dir: Direction, data: &[u8]) -> Probed {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use margay_flow::FlowCore;
+    use margay_packet::Time;
+
     use super::*;
+    use crate::recognise::{RecogniseState, Recognised, Recogniser};
+    use crate::registry::AppProto;
 
     #[test]
     fn greetings() {
@@ -54,5 +64,18 @@ mod tests {
         assert_eq!(probe(b"2200"), Probed::No);
         assert_eq!(probe(b"HTTP/1.1"), Probed::No);
         assert_eq!(greeting(Direction::ToServer, b"220 x"), Probed::No);
+    }
+
+    #[test]
+    fn clients_that_begin_with_a_request_for_tls() {
+        let flow =
+            FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), 2121), Time(0));
+        for (text, want) in
+            [("AUTH TLS\r\n", AppProto::Ftp), ("auth ssl\r\n", AppProto::Ftp), ("AUTH\r\n", AppProto::Pop3)]
+        {
+            let mut state = RecogniseState::default();
+            let got = Recogniser::default().recognise(&mut state, &flow, Direction::ToServer, text.as_bytes(), false);
+            assert_eq!(got, Recognised::Known { proto: want, reverse: false }, "{text}");
+        }
     }
 }
