@@ -368,7 +368,7 @@ proptest! {
         }
     }
 
-    /// What is copied as a whole is what decoding byte by byte gives.
+    /// Copied parts equal those that are decoded byte by byte.
     #[test]
     fn plain_parts_are_copied(data in proptest::collection::vec(prop_oneof![Just(b'%'), Just(b'+'), Just(b'4'), Just(b'1'),
         Just(b'u'), Just(b'/'), Just(b'.'), Just(b'\\'), any::<u8>()], 0..60))
