@@ -465,9 +465,11 @@ pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
+/// Appends the decoded form of data.
+type Decode = fn(&[u8], &mut Vec<u8>);
+
 /// The escape characters that [`canonical`] decodes, in this order.
-const ESCAPES: [(u8, fn(&[u8], &mut Vec<u8>)); 3] =
-    [(b'%', url_decode_recursive), (b'&', html_entity_decode), (b'\\', js_decode)];
+const ESCAPES: [(u8, Decode); 3] = [(b'%', url_decode_recursive), (b'&', html_entity_decode), (b'\\', js_decode)];
 
 /// Converts the many encodings of a value to one form: percent signs, entities, JavaScript escapes, UTF-8 and Base64 are
 /// decoded until nothing changes, at most four times. Letters become lower case. White space becomes a single space, or
@@ -478,7 +480,7 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let mut next = Vec::with_capacity(value.len());
     for _ in 0..ROUNDS {
         let mut changed = false;
-        let mut step = |value: &mut Vec<u8>, f: fn(&[u8], &mut Vec<u8>)| {
+        let mut step = |value: &mut Vec<u8>, f: Decode| {
             next.clear();
             f(value, &mut next);
             changed |= *value != next;

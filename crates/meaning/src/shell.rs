@@ -202,7 +202,7 @@ fn command(text: &[u8], sure: u8) -> bool {
     let common = COMMANDS_WEAK.has(base);
     let path = rest.first() == Some(&b'/') && rest.iter().take(40).filter(|&&b| b == b'/').count() >= 2;
     // Nearly all words are no command.
-    if !known && !common && !(path && sure > 0) {
+    if !(known || common || path && sure > 0) {
         return false;
     }
     let end = after
