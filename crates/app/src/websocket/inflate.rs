@@ -19,6 +19,7 @@ const FREE: u64 = 1 << 20;
 const RATIO: u64 = 200;
 
 /// Decompresses the messages of a direction.
+#[derive(Default)]
 pub(super) struct Inflater {
     inflate: Inflating,
     /// Compressed and decompressed bytes of all messages.
@@ -27,12 +28,6 @@ pub(super) struct Inflater {
     failed: bool,
     /// The output exceeded the limit, so decompression has stopped.
     bomb: bool,
-}
-
-impl Default for Inflater {
-    fn default() -> Inflater {
-        Inflater { inflate: Inflating::default(), bytes: [0; 2], failed: false, bomb: false }
-    }
 }
 
 impl fmt::Debug for Inflater {
