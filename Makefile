@@ -126,6 +126,10 @@ hosts: build ## random conversations with this machine's TCP/IP stack: every byt
 	$(CARGO) build --release --locked --quiet --package margay-hosts
 	target/release/margay-hosts $(HOSTS_FLAGS)
 
+conversations: build ## conversations of real servers and clients, event by event beside the installed Suricata 7 (root); CONVERSATIONS="--vary"
+	@$(PYTHON) tools/conversations target/conversations $(CONVERSATIONS)
+	@tools/events-peer $(RELEASE) --captures target/conversations
+
 peers: build ## odd HTTP, mail and TLS, read by real programs: the engine saw what they read (docs/peers.md). PEERS_FLAGS="--only mail --seed 2"
 	@tools/setup nginx go node curl openssl python3-venv
 	@test -x target/peers/venv/bin/python || { $(PYTHON) -m venv target/peers/venv && target/peers/venv/bin/pip install -q 'urllib3>=2,<3' brotli; }
@@ -203,16 +207,18 @@ portable: setup ## matching tests and core cases with the feature `portable`: no
 	@tools/conformance target/debug/margay "$(CONFORMANCE_CASES)" core
 
 # Steps of `make test`: the lint first, since it is quick and fails most often, then the others two at a time. The unit tests wait
-# more than they work, so they run beside what works. No step reads a clock to judge; those that measure count instructions.
+# more than they work, so they run beside what works; `portable` follows them, since it replaces the program that they start. No
+# step reads a clock to judge; those that measure count instructions.
 # The fuzz corpora are among the unit tests, with overflow checks; `make fuzz-replay` is for release builds.
 BESIDE := unit conformance instructions adversarial-quick events differential defence peers-quick intercept eve-schema test-fleet-quick \
-	package-quick manual doc deny portable
+	package-quick manual doc deny
 export MARGAY_STEPS = $(CURDIR)/target/steps
 
 test: begin ## everything that must pass, a list of what did not run, and the time of each step
 	@tools/steps lint build
 	@tools/setup $(TEST_PACKAGES) valgrind python3-venv mmdebstrap lintian dpkg-shlibdeps:dpkg-dev curl
 	@tools/steps --two $(BESIDE)
+	@tools/steps portable
 	@tools/steps --report
 	@tools/not-run $(NOT_RUN)
 	@echo "make test: all passed"
