@@ -1,4 +1,4 @@
-//! Batches of frames, and what capture formats and sources fill them with.
+//! Batches of frames, and the records of frames from which file formats and live sources make them.
 
 use std::sync::Arc;
 

@@ -5,11 +5,10 @@
 
 use std::io;
 
-use crate::interface::{Asker, Interface};
+use crate::interface::{Asker, ETHTOOL_GFLAGS, Interface};
 use crate::live::LiveError;
 
-/// `ETHTOOL_GFLAGS`, `ETHTOOL_SFLAGS` and the bit of LRO in their number (`include/uapi/linux/ethtool.h`).
-const GET_FLAGS: u32 = 0x25;
+/// `ETHTOOL_SFLAGS` and the bit of LRO in its number (`include/uapi/linux/ethtool.h`).
 const SET_FLAGS: u32 = 0x26;
 const FLAG_LRO: u32 = 1 << 15;
 
@@ -26,7 +25,7 @@ struct Offload {
 
 /// All offloads, in the order of switching them off. TSO comes before GSO, which it falls back to.
 const ALL: [Offload; 4] = [
-    Offload { name: "lro", get: GET_FLAGS, set: SET_FLAGS, bit: Some(FLAG_LRO) },
+    Offload { name: "lro", get: ETHTOOL_GFLAGS, set: SET_FLAGS, bit: Some(FLAG_LRO) },
     Offload { name: "gro", get: 0x2b, set: 0x2c, bit: None },
     Offload { name: "tso", get: 0x1e, set: 0x1f, bit: None },
     Offload { name: "gso", get: 0x23, set: 0x24, bit: None },

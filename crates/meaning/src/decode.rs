@@ -398,9 +398,8 @@ pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
 /// Converts backslashes to slashes, and repeated slashes and `/./` to a single slash. Parent references (`..`) stay.
 pub fn path_normalise(data: &[u8], out: &mut Vec<u8>) {
     // Nothing is left out or replaced without one of these, which most values do not have.
-    let behind = data.get(1..).unwrap_or(&[]);
-    let pair = data.iter().zip(behind).fold(false, |any, (&a, &b)| any | (b == b'/' && (a == b'/' || a == b'.')));
-    if !pair && memchr::memchr(b'\\', data).is_none() {
+    let shortens = has_pair(data, |a, b| b == b'/' && (a == b'/' || a == b'.'));
+    if !shortens && memchr::memchr(b'\\', data).is_none() {
         out.extend_from_slice(data);
         return;
     }
@@ -509,7 +508,7 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let mut space = None;
     for part in value.chunks(PART) {
         // Nearly all parts have single spaces at most, which stay.
-        let double = part.first() == Some(&b' ') && space.is_some() || has_double_space(part);
+        let double = part.first() == Some(&b' ') && space.is_some() || has_pair(part, |a, b| a == b' ' && b == b' ');
         if !double && !has(part, |b| matches!(b, b'\t'..=b'\r')) {
             out.extend(part.iter().map(u8::to_ascii_lowercase));
             space = (part.last() == Some(&b' ')).then(|| out.len() - 1);
@@ -533,15 +532,16 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     debug_assert!(out.len() - start <= data.len() * 2 + 4, "grown");
 }
 
-fn has_double_space(data: &[u8]) -> bool {
-    let behind = data.get(1..).unwrap_or(&[]);
-    data.iter().zip(behind).fold(false, |any, (&a, &b)| any | (a == b' ' && b == b' '))
-}
-
 /// Bytes that are tested or changed together.
 const PART: usize = 64;
 
 /// Whether one of the bytes is such. Parts are tested as a whole, which the compiler turns into a few vector instructions.
 pub(crate) fn has(data: &[u8], is: impl Fn(u8) -> bool) -> bool {
     data.chunks(PART).any(|part| part.iter().fold(false, |any, &b| any | is(b)))
+}
+
+/// Whether two neighbouring bytes are such. All of them are tested, for the same reason.
+fn has_pair(data: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
+    let behind = data.get(1..).unwrap_or(&[]);
+    data.iter().zip(behind).fold(false, |any, (&a, &b)| any | is(a, b))
 }

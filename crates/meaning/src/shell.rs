@@ -121,6 +121,11 @@ fn separator(data: &[u8]) -> Option<(usize, u8)> {
     }
 }
 
+/// Whether a [`separator`] may begin with this byte.
+const fn begins_separator(b: u8) -> bool {
+    matches!(b, b'$' | b'<' | b'>' | b'|' | b'&' | b'`' | b';' | b'\n' | b'\\' | b'%')
+}
+
 /// Whether a parameter of a URL, or the value of `name=value`, begins with a command.
 fn parameters(value: &[u8]) -> bool {
     let address = memchr::memmem::find(&value[..value.len().min(16)], b"://").is_some();
@@ -146,8 +151,7 @@ fn commands(value: &[u8]) -> bool {
     if command(value, 0) {
         return true;
     }
-    let begins = |b| matches!(b, b'$' | b'<' | b'>' | b'|' | b'&' | b'`' | b';' | b'\n' | b'\\' | b'%');
-    if !has(value, begins) {
+    if !has(value, begins_separator) {
         return false;
     }
     while at < value.len() {
@@ -387,6 +391,14 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn separators_begin_as_said() {
+        for begin in 0..=u8::MAX {
+            let separates = (0..=u8::MAX).any(|b| separator(&[begin, b, b'a']).is_some());
+            assert_eq!(separates, begins_separator(begin), "{begin}");
+        }
+    }
 
     #[test]
     fn rare_names_are_commands() {

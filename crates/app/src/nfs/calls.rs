@@ -13,7 +13,7 @@ const ATTRIBUTES2: usize = 68;
 const ATTRIBUTES3: usize = 84;
 
 /// The procedure that tests a connection. It has neither arguments nor results.
-const NULL: u32 = 0;
+pub(super) const NULL: u32 = 0;
 
 pub(super) mod v2 {
     //! Procedure numbers of version 2.

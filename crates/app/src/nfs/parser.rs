@@ -356,7 +356,7 @@ impl Nfs {
         }
         if version == 4 {
             // The null procedure is no compound.
-            return if procedure == 0 { Some(State::Skip) } else { self.compound(turn, xid, auth, args) };
+            return if procedure == calls::NULL { Some(State::Skip) } else { self.compound(turn, xid, auth, args) };
         }
         let args = if version == 2 { calls::args2(procedure, args)? } else { calls::args3(procedure, args)? };
         let Args { handle, name, to, offset, chunk } = args;

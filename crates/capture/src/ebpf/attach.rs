@@ -6,7 +6,7 @@ use super::sys::{Link, Program};
 use super::{Purpose, XdpMode};
 use crate::live::LiveError;
 
-/// The kernel removes the program of a process that has ended within this time.
+/// How long to wait for an interface that another program is just leaving.
 const LEFT: Duration = Duration::from_secs(2);
 
 /// Attaches a program to an interface: as `mode` says, or without one in the driver if possible, otherwise in the stack.

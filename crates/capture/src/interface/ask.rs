@@ -36,7 +36,8 @@ const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETH_SS_STATS: u32 = 1;
-const ETHTOOL_GFLAGS: u32 = 0x25;
+/// Reads the flags of an interface that `ETHTOOL_SFLAGS` sets.
+pub(crate) const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Limit above any card's number of statistics.

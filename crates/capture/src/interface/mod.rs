@@ -5,7 +5,7 @@ mod ask;
 use margay_packet::LinkType;
 
 use crate::live::LiveError;
-pub(crate) use ask::Asker;
+pub(crate) use ask::{Asker, ETHTOOL_GFLAGS};
 
 /// An interface, as the kernel knows it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
