@@ -1,7 +1,9 @@
 //! Bounded tables that evict their oldest entry.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
+
+use margay_packet::KeyedMap;
 
 /// The heap memory of a value, beyond its own size.
 pub(crate) trait Holds {
@@ -21,7 +23,7 @@ impl Holds for Vec<u8> {
 /// A bounded table. A new entry evicts the oldest one if the table is full.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
-    map: HashMap<K, (V, u64)>,
+    map: KeyedMap<K, (V, u64)>,
     order: BTreeMap<u64, K>,
     next: u64,
     /// Heap memory of the values at the time of their insertion.
@@ -30,7 +32,7 @@ pub(crate) struct Cache<K, V> {
 
 impl<K, V> Default for Cache<K, V> {
     fn default() -> Self {
-        Cache { map: HashMap::new(), order: BTreeMap::new(), next: 0, held: 0 }
+        Cache { map: KeyedMap::default(), order: BTreeMap::new(), next: 0, held: 0 }
     }
 }
 

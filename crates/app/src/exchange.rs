@@ -1,10 +1,10 @@
 //! Requests and their answers: [`Exchange`] holds both, and [`Waiting`] finds the request that an answer belongs to.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use margay_flow::Direction;
+use margay_packet::KeyedMap;
 
 use crate::conversation::{Content, Turn};
 
@@ -49,11 +49,11 @@ const WAITING_MAX: usize = 256;
 
 /// The transactions of requests that wait for an answer, by the key that the answer repeats.
 #[derive(Debug)]
-pub(crate) struct Waiting<K>(HashMap<K, u64>);
+pub(crate) struct Waiting<K>(KeyedMap<K, u64>);
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
-        Waiting(HashMap::new())
+        Waiting(KeyedMap::default())
     }
 }
 

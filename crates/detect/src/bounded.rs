@@ -1,11 +1,13 @@
 //! A hash table of bounded size whose keys come from packets.
 //!
-//! The hash is the standard library's SipHash-1-3 with a random key, so that an attacker cannot choose keys that
+//! The hash has a random key, so that an attacker cannot choose keys that
 //! collide. Entries are stored in one vector. An index of entry positions uses linear probing and is at most three
 //! quarters full. If the table is full, an insertion inspects a few entries, from where the last inspection stopped, and
 //! evicts some. So the cost of an insertion does not grow with the table.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
+
+use margay_packet::KeyedHash;
 
 /// Entries inspected to make room for a new one.
 const LOOKS: usize = 16;
@@ -49,7 +51,7 @@ pub(crate) struct Bounded<K, V> {
     entries: Vec<Entry<K, V>>,
     /// Positions of entries plus one, 0 for an empty slot. Its length is a power of two, or 0 at first.
     index: Vec<u32>,
-    hasher: RandomState,
+    hasher: KeyedHash,
     limit: usize,
     /// Minimum length of the index once it exists.
     least: usize,
@@ -64,7 +66,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
     /// An empty table with a limit of `limit` entries, at least one.
     pub(crate) fn new(limit: usize) -> Self {
         let (entries, index) = (Vec::new(), Vec::new());
-        Bounded { entries, index, hasher: RandomState::new(), limit: 0, least: LEAST, cursor: 0 }.limited(limit)
+        Bounded { entries, index, hasher: KeyedHash::default(), limit: 0, least: LEAST, cursor: 0 }.limited(limit)
     }
 
     fn limited(mut self, limit: usize) -> Self {

@@ -1,8 +1,10 @@
 //! State that one worker keeps without a lock, or that several workers share in shards with a lock each.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use margay_packet::KeyedHash;
 
 use crate::detect::Detect;
 
@@ -16,13 +18,13 @@ pub(crate) type Shared<T> = Arc<Shards<T>>;
 #[derive(Debug)]
 pub(crate) struct Shards<T> {
     shards: Box<[Mutex<T>; SHARDS]>,
-    hasher: RandomState,
+    hasher: KeyedHash,
 }
 
 impl<T> Shards<T> {
     /// Creates [`SHARDS`] shards.
     pub(crate) fn new(make: impl Fn() -> T) -> Shared<T> {
-        Arc::new(Shards { shards: Box::new(std::array::from_fn(|_| Mutex::new(make()))), hasher: RandomState::new() })
+        Arc::new(Shards { shards: Box::new(std::array::from_fn(|_| Mutex::new(make()))), hasher: KeyedHash::default() })
     }
 
     /// Calls `f` with the shard of this key.

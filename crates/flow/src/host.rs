@@ -1,10 +1,9 @@
 //! A table keyed by address, address pair or another small key, with limits and expiry: hosts and host pairs.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use margay_packet::Time;
+use margay_packet::{KeyedHash, KeyedMap, Time};
 
 /// An unordered pair of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,8 +68,8 @@ struct Entry<K, V> {
 /// Values by key, each with an expiry time.
 #[derive(Debug)]
 pub struct HostTable<K, V> {
-    /// Random key (SipHash-1-3) and open addressing: there are no chains.
-    places: HashMap<K, u32>,
+    /// Random key and open addressing: there are no chains.
+    places: KeyedMap<K, u32>,
     entries: Vec<Entry<K, V>>,
     cursor: usize,
     limit: usize,
@@ -94,7 +93,7 @@ impl<K: Hash + Eq + Copy, V> HostTable<K, V> {
         let prealloc = (config.prealloc as usize).min(limit);
         let expected = prealloc.max((config.hash_size as usize).min(limit));
         HostTable {
-            places: HashMap::with_capacity(expected),
+            places: KeyedMap::with_capacity_and_hasher(expected, KeyedHash::default()),
             entries: Vec::with_capacity(prealloc),
             cursor: 0,
             limit,

@@ -36,6 +36,7 @@ mod counters;
 mod decode;
 mod decoder;
 mod defrag;
+mod keyed;
 mod packet;
 
 pub mod event;
@@ -47,6 +48,7 @@ pub use config::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 pub use counters::DecodeCounters;
 pub use decoder::Decoder;
 pub use event::DecodeEvent;
+pub use keyed::{KeyedHash, KeyedHasher, KeyedMap, KeyedSet};
 pub use packet::{
     Completed, Ethernet, Frame, L3, L4, LinkType, MAX_EVENTS, Packet, PacketEvents, PacketSink, PacketSource, Refused,
     Time, Vlans, ipv4_option, ipv6_ext,

@@ -2,9 +2,11 @@
 //!
 //! A client may have a thousand open calls, even with the same number, so the search must not scan them all.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use margay_flow::Direction;
+use margay_packet::KeyedMap;
 
 use super::bytes::Uuid;
 
@@ -19,10 +21,23 @@ pub(super) enum Key {
     Datagram(DatagramKey),
 }
 
+/// Transactions with the same call and direction, oldest first: usually one, which needs no allocation.
+#[derive(Debug)]
+struct Queue {
+    first: u64,
+    more: VecDeque<u64>,
+}
+
+impl Queue {
+    fn iter(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.first).chain(self.more.iter().copied())
+    }
+}
+
 /// Transactions that wait for data of a direction, by call and direction, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    waiting: HashMap<(Key, Direction), VecDeque<u64>>,
+    waiting: KeyedMap<(Key, Direction), Queue>,
     /// The total number of entries.
     len: usize,
 }
@@ -30,20 +45,33 @@ pub(super) struct Open {
 impl Open {
     /// Adds a transaction that waits for data of a direction.
     pub(super) fn add(&mut self, key: Key, dir: Direction, id: u64) {
-        self.waiting.entry((key, dir)).or_default().push_back(id);
+        match self.waiting.entry((key, dir)) {
+            Entry::Occupied(queue) => queue.into_mut().more.push_back(id),
+            Entry::Vacant(place) => {
+                place.insert(Queue { first: id, more: VecDeque::new() });
+            }
+        }
         self.len += 1;
     }
 
     /// Removes a transaction, usually the first one.
     pub(super) fn remove(&mut self, key: Key, dir: Direction, id: u64) {
-        let Some(queue) = self.waiting.get_mut(&(key, dir)) else { return };
-        if let Some(at) = queue.iter().position(|q| *q == id) {
-            queue.remove(at);
-            self.len -= 1;
+        let Entry::Occupied(mut place) = self.waiting.entry((key, dir)) else { return };
+        let queue = place.get_mut();
+        let found = queue.iter().position(|q| q == id);
+        match found {
+            None => return,
+            Some(0) => match queue.more.pop_front() {
+                Some(next) => queue.first = next,
+                None => {
+                    place.remove();
+                }
+            },
+            Some(at) => {
+                queue.more.remove(at - 1);
+            }
         }
-        if queue.is_empty() {
-            self.waiting.remove(&(key, dir));
-        }
+        self.len -= 1;
     }
 
     /// The first few transactions that wait.
@@ -51,12 +79,12 @@ impl Open {
         /// Fragments may have begun in two of the transactions: in one a request, in the other a response. The third has
         /// none, so any message fits it.
         const FEW: usize = 3;
-        self.waiting.get(&(key, dir)).into_iter().flatten().take(FEW).copied()
+        self.waiting.get(&(key, dir)).into_iter().flat_map(Queue::iter).take(FEW)
     }
 
     /// Heap memory in bytes, without the size of the value itself.
     pub(super) fn memory(&self) -> usize {
-        self.waiting.capacity() * size_of::<((Key, Direction), VecDeque<u64>)>() + self.len * size_of::<u64>()
+        self.waiting.capacity() * size_of::<((Key, Direction), Queue)>() + self.len * size_of::<u64>()
     }
 }
 

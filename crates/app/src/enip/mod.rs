@@ -5,9 +5,8 @@ mod message;
 mod names;
 mod tx;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
+use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
@@ -127,7 +126,7 @@ type Key = (u16, [u8; 8], Option<u16>);
 #[derive(Debug)]
 struct Enip {
     /// Requests that wait for a response.
-    pending: HashMap<Key, u64>,
+    pending: KeyedMap<Key, u64>,
 }
 
 impl Conversation for Enip {
@@ -136,7 +135,7 @@ impl Conversation for Enip {
     const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
-        Enip { pending: HashMap::new() }
+        Enip { pending: KeyedMap::default() }
     }
 
     fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {

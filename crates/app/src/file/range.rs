@@ -4,9 +4,9 @@
 //! gets it as an additional file. An incomplete file is dropped after [`FileConfig::range_timeout`] without a new part, or
 //! oldest first if all of them exceed [`FileConfig::range_memcap`], or if there are too many.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use margay_packet::Time;
+use margay_packet::{KeyedMap, Time};
 
 use super::{File, FileConfig, FileEngine, FileState};
 
@@ -19,7 +19,7 @@ const MAX_PARTS: usize = 4096;
 /// Incomplete files by their key (host and path).
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    files: HashMap<Box<[u8]>, Whole>,
+    files: KeyedMap<Box<[u8]>, Whole>,
     /// Ranges in the order in which they began: number, time, key. Only a file's last one counts.
     order: VecDeque<(u64, Time, Box<[u8]>)>,
     /// Number of the last range.

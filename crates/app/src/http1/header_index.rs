@@ -4,33 +4,76 @@
 //! ones would take quadratic time. The index hashes names with a random key, so that a sender cannot cause collisions.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+use margay_packet::KeyedHash;
 
 /// The number of fields from which a message has an index. Most messages have fewer, and a linear search is enough.
 pub(super) const FROM: usize = 32;
 
+/// The hash of a map whose keys are keyed hashes: the key itself.
+#[derive(Debug, Clone, Copy, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+type ByHash<V> = HashMap<u64, V, BuildHasherDefault<AsIs>>;
+
+/// The hashes of a name in lower case.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NameHash {
+    exact: u64,
+    /// Without null bytes.
+    stripped: u64,
+    nulls: bool,
+}
+
 /// The first field of each name, by the hash of the name in lower case. The caller compares the names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
-    keys: RandomState,
-    exact: HashMap<u64, u32>,
+    key: KeyedHash,
+    exact: ByHash<u32>,
     /// By the hash of the name without null bytes: fields whose name has null bytes and is longer than all earlier ones with
     /// the same hash, in order, with the lengths of their names.
-    stripped: HashMap<u64, Vec<(u32, u32)>>,
+    stripped: ByHash<Vec<(u32, u32)>>,
     /// The number of fields in `stripped`.
     lengths: usize,
     /// The first field of each name, in order.
     pub firsts: Vec<u32>,
 }
 
+/// Eight letters in lower case.
+const fn lower(word: u64) -> u64 {
+    const fn each(b: u8) -> u64 {
+        u64::from_le_bytes([b; 8])
+    }
+    let low = word & each(0x7f);
+    // The highest bit of each byte says whether it is at least `A`, and whether it is beyond `Z`.
+    let letters = (low + each(0x80 - b'A')) ^ (low + each(0x7f - b'Z'));
+    word | (letters & !word & each(0x80)) >> 2
+}
+
+/// Whether one of eight bytes is zero.
+const fn has_zero(word: u64) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
+}
+
 impl Index {
     /// Adds the first field of a name.
-    pub(super) fn add(&mut self, name: &[u8], field: u32) {
+    pub(super) fn add(&mut self, name: &[u8], hash: NameHash, field: u32) {
         self.firsts.push(field);
-        let hash = self.hash(name, false);
-        self.exact.entry(hash).or_insert(field);
-        if name.contains(&0) {
-            let longest = self.stripped.entry(self.hash(name, true)).or_default();
+        self.exact.entry(hash.exact).or_insert(field);
+        if hash.nulls {
+            let longest = self.stripped.entry(hash.stripped).or_default();
             let len = name.len() as u32;
             if longest.last().is_none_or(|&(_, l)| l < len) {
                 longest.push((field, len));
@@ -40,36 +83,66 @@ impl Index {
     }
 
     /// The candidate field for exactly this name, in any case.
-    pub(super) fn exact(&self, name: &[u8]) -> Option<u32> {
-        self.exact.get(&self.hash(name, false)).copied()
+    pub(super) fn exact(&self, hash: NameHash) -> Option<u32> {
+        self.exact.get(&hash.exact).copied()
     }
 
     /// The first candidate field for this name with additional null bytes, in any case.
-    pub(super) fn with_nulls(&self, name: &[u8]) -> Option<u32> {
+    pub(super) fn with_nulls(&self, name: &[u8], hash: NameHash) -> Option<u32> {
         if self.stripped.is_empty() {
             return None;
         }
-        let longest = self.stripped.get(&self.hash(name, true))?;
+        let longest = self.stripped.get(&hash.stripped)?;
         let at = longest.partition_point(|&(_, len)| len as usize <= name.len());
         longest.get(at).map(|&(field, _)| field)
     }
 
-    fn hash(&self, name: &[u8], strip: bool) -> u64 {
-        let mut hasher = self.keys.build_hasher();
-        let mut lower = [0; 64];
+    /// The hashes of a name.
+    pub(super) fn hash(&self, name: &[u8]) -> NameHash {
+        let exact = self.of(name);
+        let nulls = memchr::memchr(0, name).is_some();
+        NameHash { exact, stripped: if nulls { self.without_nulls(name) } else { exact }, nulls }
+    }
+
+    fn of(&self, name: &[u8]) -> u64 {
+        let mut hasher = self.key.build_hasher();
+        let (blocks, rest) = name.as_chunks::<8>();
+        for block in blocks {
+            hasher.write_u64(lower(u64::from_le_bytes(*block)));
+        }
+        let mut last = [0; 8];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        hasher.write_u64(lower(u64::from_le_bytes(last)));
+        hasher.write_usize(name.len());
+        hasher.finish()
+    }
+
+    fn without_nulls(&self, name: &[u8]) -> u64 {
+        // Longer names are rare enough for an allocation.
+        let mut few = [0; 512];
+        let mut many;
+        let out = if name.len() <= few.len() {
+            &mut few[..]
+        } else {
+            many = vec![0; name.len()];
+            &mut many[..]
+        };
         let mut n = 0;
-        for b in name.iter().filter(|&&b| !strip || b != 0) {
-            if n == lower.len() {
-                hasher.write(&lower);
-                n = 0;
+        for block in name.chunks(8) {
+            let whole = <[u8; 8]>::try_from(block).is_ok_and(|b| !has_zero(u64::from_le_bytes(b)));
+            if whole && let Some(to) = out.get_mut(n..n + 8) {
+                to.copy_from_slice(block);
+                n += 8;
+                continue;
             }
-            if let Some(to) = lower.get_mut(n) {
-                *to = b.to_ascii_lowercase();
-                n += 1;
+            for &b in block {
+                if let Some(to) = out.get_mut(n) {
+                    *to = b;
+                }
+                n += usize::from(b != 0);
             }
         }
-        hasher.write(lower.get(..n).unwrap_or(&[]));
-        hasher.finish()
+        self.of(out.get(..n).unwrap_or(&[]))
     }
 
     /// Allocated memory in bytes.
@@ -80,5 +153,33 @@ impl Index {
             + table(self.stripped.capacity(), size_of::<(u64, Vec<(u32, u32)>)>())
             + self.lengths * 2 * size_of::<(u32, u32)>()
             + self.firsts.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_zero, lower};
+
+    #[test]
+    fn zeros_are_seen() {
+        for at in 0..8 {
+            for b in 0..=255u8 {
+                let mut text = [b'a'; 8];
+                text[at] = b;
+                assert_eq!(has_zero(u64::from_le_bytes(text)), b == 0, "{b} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_letters_change() {
+        for b in 0..=255u8 {
+            let text = [b, b'A', b, b'[', b'z', b, b'@', b'Z'];
+            assert_eq!(
+                lower(u64::from_le_bytes(text)),
+                u64::from_le_bytes(text.map(|b| b.to_ascii_lowercase())),
+                "{b}"
+            );
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! A field is parsed once the next line shows that it is not continued (RFC 9112, section 5.2). Values of a repeated field stay
 //! separate, linked from the first one, and are joined on demand: joining them on arrival would take quadratic time.
 
-use super::header_index::{self, Index};
+use super::header_index::{self, Index, NameHash};
+use super::line::Ending;
 
 /// The limit of repetitions of a field; further ones are dropped.
 const MAX_REPETITIONS: u16 = 64;
@@ -213,7 +214,13 @@ impl Headers {
 
     fn push(&mut self, name: &[u8], value: &[u8], flags: &mut FieldFlags) {
         let at = self.list.len() as u32;
-        let before = self.find(name).filter(|_| !name.is_empty());
+        // A message with an index needs the hash twice.
+        let hash = self.index.as_ref().map(|index| index.hash(name));
+        let before = match (&self.index, hash) {
+            _ if name.is_empty() => None,
+            (Some(index), Some(hash)) => self.find_in(index, name, hash),
+            _ => self.find(name),
+        };
         if let Some(first) = before {
             flags.repeated = true;
             let Some(f) = self.list.get_mut(first) else { return };
@@ -226,8 +233,8 @@ impl Headers {
                 t.next = at;
             }
         }
-        if let Some(index) = self.index.as_mut().filter(|_| before.is_none()) {
-            index.add(name, at);
+        if let (Some(index), Some(hash), None) = (&mut self.index, hash, before) {
+            index.add(name, hash, at);
         }
         let tag = tag(name);
         if self.list.capacity() == 0 {
@@ -240,7 +247,8 @@ impl Headers {
         if self.list.len() == header_index::FROM && self.index.is_none() {
             let mut index = Box::<Index>::default();
             for (i, f) in self.list.iter().enumerate().filter(|(_, f)| f.first) {
-                index.add(self.bytes(f.name), i as u32);
+                let name = self.bytes(f.name);
+                index.add(name, index.hash(name), i as u32);
             }
             self.index = Some(index);
         }
@@ -262,7 +270,7 @@ impl Headers {
             return None;
         }
         if let Some(index) = &self.index {
-            return self.find_in(index, name);
+            return self.find_in(index, name, index.hash(name));
         }
         if self.nulls {
             return self.list.iter().position(|f| f.first && same(self.bytes(f.name), name));
@@ -272,8 +280,8 @@ impl Headers {
     }
 
     /// As `find`, for messages with many fields.
-    fn find_in(&self, index: &Index, name: &[u8]) -> Option<usize> {
-        let found = [index.exact(name), index.with_nulls(name)].into_iter().flatten().min()? as usize;
+    fn find_in(&self, index: &Index, name: &[u8], hash: NameHash) -> Option<usize> {
+        let found = [index.exact(hash), index.with_nulls(name, hash)].into_iter().flatten().min()? as usize;
         if self.list.get(found).is_some_and(|f| same(self.bytes(f.name), name)) {
             return Some(found);
         }

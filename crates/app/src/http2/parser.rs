@@ -3,9 +3,10 @@
 //! The parser waits for a complete frame, except `DATA`, whose bytes it consumes as they arrive. `stream` has the effect of
 //! frames on their transactions.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use margay_flow::Direction;
+use margay_packet::KeyedMap;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
 use crate::registry::AppProto;
@@ -76,7 +77,7 @@ pub(super) struct Http2Parser {
     proto: AppProto,
     txs: TxList<Http2Tx>,
     /// The transactions of streams.
-    pub streams: HashMap<u32, u64>,
+    pub streams: KeyedMap<u32, u64>,
     pub sides: [Side; 2],
     /// All transactions before this one are complete.
     oldest: u64,
@@ -93,7 +94,7 @@ impl Default for Http2Parser {
         Http2Parser {
             proto: AppProto::Http2,
             txs: TxList::default(),
-            streams: HashMap::new(),
+            streams: KeyedMap::default(),
             sides: [Side::new(State::Preface), Side::new(State::Frame)],
             oldest: 0,
             abandoned: VecDeque::new(),

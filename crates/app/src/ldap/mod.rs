@@ -3,10 +3,9 @@
 mod names;
 mod operation;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
+use margay_packet::KeyedMap;
 
 use crate::ber::{self, INTEGER, Reader, SEQUENCE};
 use crate::config::{AppConfig, AppLogOptions};
@@ -108,7 +107,7 @@ struct Ldap {
     max_txs: usize,
     tcp: bool,
     /// Transactions that wait for responses, by message number.
-    pending: HashMap<u32, u64>,
+    pending: KeyedMap<u32, u64>,
     /// The StartTLS request: the client's data after it waits for the response.
     start_tls: Option<u32>,
     /// The client is bound with SASL: messages may be sealed from then on. Sealed data starts with a length whose first byte is
@@ -123,7 +122,7 @@ impl Conversation for Ldap {
 
     fn new(config: &AppConfig, flow: &FlowCore) -> Self {
         let max_txs = usize::try_from(config.settings.get(AppProto::Ldap, MAX_TX)).unwrap_or(usize::MAX);
-        Ldap { max_txs, tcp: flow.proto == 6, pending: HashMap::new(), start_tls: None, sasl: false }
+        Ldap { max_txs, tcp: flow.proto == 6, pending: KeyedMap::default(), start_tls: None, sasl: false }
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {

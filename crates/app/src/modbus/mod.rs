@@ -5,9 +5,8 @@ mod message;
 mod rule;
 mod tx;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
+use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, parser};
@@ -94,7 +93,7 @@ struct Modbus {
     max_txs: usize,
     stream_depth: u64,
     /// Requests that wait for a response, by transaction number.
-    pending: HashMap<u16, u64>,
+    pending: KeyedMap<u16, u64>,
 }
 
 impl Conversation for Modbus {
@@ -107,7 +106,7 @@ impl Conversation for Modbus {
         Modbus {
             max_txs: config.settings.get(AppProto::Modbus, REQUEST_FLOOD) as usize,
             stream_depth: config.settings.get(AppProto::Modbus, STREAM_DEPTH),
-            pending: HashMap::new(),
+            pending: KeyedMap::default(),
         }
     }
 

@@ -6,9 +6,8 @@ mod log;
 mod message;
 mod tx;
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
+use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, Tx, parser};
@@ -140,7 +139,7 @@ struct Mqtt {
     /// The CONNECT message that waits for CONNACK.
     connect: Option<u64>,
     /// Requests that wait for a response.
-    pending: HashMap<Key, u64>,
+    pending: KeyedMap<Key, u64>,
 }
 
 impl Conversation for Mqtt {
@@ -161,7 +160,7 @@ impl Conversation for Mqtt {
             version: 0,
             connected: false,
             connect: None,
-            pending: HashMap::new(),
+            pending: KeyedMap::default(),
         }
     }
 

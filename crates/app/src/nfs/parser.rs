@@ -3,9 +3,8 @@
 //! Over TCP, a message is a record of one or more fragments (RFC 5531 section 11). The parser waits for the first [`WHOLE`]
 //! bytes of a long one. It consumes further file data as it arrives, and skips the rest of other long messages.
 
-use std::collections::HashMap;
-
 use margay_flow::{Direction, FlowCore};
+use margay_packet::KeyedMap;
 
 use super::calls::{self, Args, Chunk, v2, v3};
 use super::compound;
@@ -124,7 +123,7 @@ pub(super) struct Nfs {
     /// File names by handle.
     names: Cache<Vec<u8>, Vec<u8>>,
     /// Transactions of files, by direction of the data.
-    open: HashMap<(Direction, Box<[u8]>), u64>,
+    open: KeyedMap<(Direction, Box<[u8]>), u64>,
     budgets: [Budget; 2],
     sides: [Side; 2],
 }
@@ -148,7 +147,7 @@ impl Conversation for Nfs {
             ],
             calls: Cache::default(),
             names: Cache::default(),
-            open: HashMap::new(),
+            open: KeyedMap::default(),
             budgets: [Budget::default(); 2],
             sides: [Side::default(), Side::default()],
         }

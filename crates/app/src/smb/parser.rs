@@ -4,9 +4,8 @@
 //! [`WHOLE_MAX`] bytes, except for reads and writes of files, whose bytes it consumes as they arrive. If a gap ends inside a
 //! record with a known length, the parser skips the rest of the record. Otherwise it searches for a header after the gap.
 
-use std::collections::HashMap;
-
 use margay_flow::Direction;
+use margay_packet::KeyedMap;
 
 use crate::cache::{Cache, Holds};
 use crate::file::Files;
@@ -132,7 +131,7 @@ pub(super) struct SmbParser {
     /// The final identifiers of files that were opened under a placeholder.
     pub aliases: Cache<FileId, FileId>,
     /// The transactions of files, by direction of the data.
-    pub open: HashMap<(FileId, Direction), u64>,
+    pub open: KeyedMap<(FileId, Direction), u64>,
     pub pipes: Cache<FileId, Pipe>,
     /// The negotiation's transaction, if the client began with SMB1.
     pub first_negotiation: Option<u64>,

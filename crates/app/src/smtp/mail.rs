@@ -1,10 +1,11 @@
 //! The mail of a transaction: the data kept from it, and its files.
 
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
+use std::ops::{Deref, DerefMut};
 
 use margay_flow::Direction;
+use margay_packet::KeyedMap;
 
 use crate::event::AppEvents;
 use crate::file::Files;
@@ -34,6 +35,14 @@ pub(crate) struct Mail {
     message: Message,
     /// The mail becomes one raw file.
     raw: bool,
+    /// Whether any data came.
+    pub(crate) begun: bool,
+    found: Found,
+}
+
+/// The parts of a mail that rules and events see.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
     fields: Vec<(MailField, Vec<u8>)>,
     /// Fields that neither rules nor events use, for scripts.
     others: Vec<(Vec<u8>, Vec<u8>)>,
@@ -41,12 +50,24 @@ pub(crate) struct Mail {
     pub(crate) urls: Vec<Vec<u8>>,
     url_bytes: usize,
     /// Indexes of URLs by their hash.
-    url_places: HashMap<u64, usize, RandomState>,
+    url_places: KeyedMap<u64, usize>,
     /// Bytes of all kept texts.
     bytes: usize,
     pub(crate) attachments: Vec<Vec<u8>>,
-    /// Whether any data came.
-    pub(crate) begun: bool,
+}
+
+impl Deref for Mail {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        &self.found
+    }
+}
+
+impl DerefMut for Mail {
+    fn deref_mut(&mut self) -> &mut Found {
+        &mut self.found
+    }
 }
 
 impl Mail {
@@ -82,7 +103,9 @@ impl Mail {
     pub(crate) const fn body_md5(&self) -> Option<[u8; 16]> {
         self.message.body_md5()
     }
+}
 
+impl Found {
     /// The first field with this name.
     pub(crate) fn first(&self, field: MailField) -> Option<&[u8]> {
         self.all(field).next()
@@ -222,13 +245,12 @@ impl<'a, 'p> MailCx<'a, 'p> {
     }
 
     fn with(&mut self, mail: &mut Mail, f: impl FnOnce(&mut Message, &Config, &mut dyn FnMut(Part<'_>))) {
-        let mut message = std::mem::take(&mut mail.message);
+        let Mail { message, found, .. } = mail;
         let config = &self.cx.config.smtp;
-        f(&mut message, config, &mut |part| {
-            mail.part(config, part);
+        f(message, config, &mut |part| {
+            found.part(config, part);
             self.tell(part);
         });
-        mail.message = message;
     }
 
     fn tell(&mut self, part: Part<'_>) {

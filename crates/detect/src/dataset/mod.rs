@@ -24,13 +24,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use margay_packet::KeyedSet;
 use margay_rules::ast::{DataRepOp, SetCommand, SetKind};
 
 pub use builder::{DatasetsBuilder, DatasetsConfig, SetLevel, SetMessage, read_text};
@@ -44,7 +44,7 @@ const SHARDS: usize = 16;
 const ENTRY: u64 = 64;
 
 /// Added entries of one range of hashes.
-type Shard = RwLock<HashSet<Box<[u8]>>>;
+type Shard = RwLock<KeyedSet<Box<[u8]>>>;
 
 /// The result of adding an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! The loaded part of a dataset: a hash table over one block of bytes. Once built it is only read, except for marks.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use margay_packet::KeyedHash;
 
 /// The value of an entry without one.
 pub(super) const NO_VALUE: u32 = u32::MAX;
@@ -24,7 +26,7 @@ pub(super) struct Table {
     /// Entry numbers, from 1. The length is a power of two, and at most half of the slots are used.
     slots: Vec<u32>,
     contexts: Vec<Box<[u8]>>,
-    hasher: RandomState,
+    hasher: KeyedHash,
 }
 
 impl Table {
@@ -35,7 +37,7 @@ impl Table {
             entries: Vec::with_capacity(entries),
             slots: vec![0; entries.saturating_mul(2).next_power_of_two().max(16)],
             contexts: Vec::new(),
-            hasher: RandomState::new(),
+            hasher: KeyedHash::default(),
         }
     }
 

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 

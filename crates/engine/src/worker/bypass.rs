@@ -1,10 +1,10 @@
 //! Bypassed flows: the worker only counts their packets, or the kernel keeps the packets away from it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
 use margay_flow::{FlowAction, FlowCore, FlowRef, FlowState};
+use margay_packet::KeyedMap;
 
 use super::{Pipeline, Stages, closing};
 use crate::control::post::Post;
@@ -16,7 +16,7 @@ pub(crate) struct InKernel {
     /// Where the kernel's counts arrive.
     post: Arc<Post>,
     /// The flows by identifier: at most as many as the kernel's table has room for.
-    flows: HashMap<u64, Entered>,
+    flows: KeyedMap<u64, Entered>,
     /// Packets and bytes that were counted after their flows had left the flow table.
     late: (u64, u64),
     /// All packets that the kernel counted.
@@ -47,7 +47,7 @@ struct Entered {
 
 impl InKernel {
     pub(crate) fn new(table: Arc<Table>, post: Arc<Post>) -> InKernel {
-        InKernel { table, post, flows: HashMap::new(), late: (0, 0), packets: 0, families: Default::default() }
+        InKernel { table, post, flows: KeyedMap::default(), late: (0, 0), packets: 0, families: Default::default() }
     }
 
     /// Calls `f` for each counter.

@@ -9,12 +9,11 @@
 //! workers. So an announcement is sent to all other workers as a request (`live`). An entry is one small value, and lookups
 //! stay local. If a flow uses one worker's entry, the entries of the other workers expire.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use margay_app::expect::{Awaited, Carries, Expect, ExpectedFlow};
 use margay_flow::FlowCore;
-use margay_packet::{Time, Vlans};
+use margay_packet::{KeyedMap, Time, Vlans};
 
 /// Limit of expected connections.
 const MAX: usize = 4096;
@@ -47,7 +46,7 @@ pub(crate) enum Answer {
 /// Connections that parsers announced.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    table: HashMap<ExpectedFlow, Entry>,
+    table: KeyedMap<ExpectedFlow, Entry>,
     swept: Time,
     /// Connections that were refused because the table was full.
     pub(crate) refused: u64,

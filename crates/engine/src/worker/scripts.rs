@@ -5,7 +5,6 @@
 //! beyond what a log needs. If a script exceeds a limit or fails, it writes nothing for that event. The failure is counted,
 //! logged once for each script, and the engine continues.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use margay_app::Transaction;
@@ -18,7 +17,7 @@ use margay_json::time::Clock;
 use margay_lua::{Limits, LuaError, Mode, Needs, NoHost, Script, Settings, Source, Value};
 use margay_output::event::Counter;
 use margay_output::{error, warning};
-use margay_packet::Packet;
+use margay_packet::{KeyedMap, Packet};
 
 use super::app::FlowApp;
 use crate::scripts::log_of;
@@ -66,9 +65,9 @@ pub(crate) struct OutputScripts {
     /// Streams and bodies that were not delivered because there were too many.
     pub(crate) refused: u64,
     /// How far each stream was delivered, by flow and direction.
-    streams: HashMap<(u64, usize), u64>,
+    streams: KeyedMap<(u64, usize), u64>,
     /// How far each body was delivered, by flow, transaction and direction.
-    bodies: HashMap<(u64, u64, usize), u64>,
+    bodies: KeyedMap<(u64, u64, usize), u64>,
 }
 
 impl Default for OutputScripts {
@@ -81,8 +80,8 @@ impl Default for OutputScripts {
             hassh: false,
             errors: 0,
             refused: 0,
-            streams: HashMap::new(),
-            bodies: HashMap::new(),
+            streams: KeyedMap::default(),
+            bodies: KeyedMap::default(),
         }
     }
 }

@@ -20,6 +20,7 @@
 //! and complete, forwarded ones are evicted. A fragment that does not fit is not stored, and its packet has an event.
 
 mod segments;
+mod shares;
 mod table;
 
 use std::net::IpAddr;
@@ -123,7 +124,7 @@ impl Defrag {
     /// [`Defrag::give_back`].
     pub(crate) fn add(&mut self, p: &mut Packet<'_>, f: &Fragment, counters: &mut DecodeCounters) -> Option<Whole> {
         let is_v6 = matches!(p.l3, L3::Ipv6 { .. });
-        let key = Key::new(p, f.id, is_v6, self.vlan_tracking);
+        let key = self.table.key(p, f.id, is_v6, self.vlan_tracking);
         let (overlap, ignored, late, again) = match is_v6 {
             true => (E::Ipv6FragOverlap, E::Ipv6FragIgnored, E::Ipv6FragLate, E::Ipv6FragAgain),
             false => (E::Ipv4FragOverlap, E::Ipv4FragIgnored, E::Ipv4FragLate, E::Ipv4FragAgain),
@@ -204,7 +205,7 @@ impl Defrag {
             return None;
         }
         if linux {
-            let serial = if is_v6 { 0 } else { self.table.count(&key) };
+            let serial = if is_v6 { 0 } else { self.table.count(slot) };
             let t = self.table.tracker(slot);
             if t.frags > 0 && serial.wrapping_sub(t.serial) > LINUX_DISTANCE {
                 self.table.start_over(slot, p.time);
@@ -327,7 +328,7 @@ impl Defrag {
     /// Drops the datagram that this fragment completed: its further fragments are refused until it times out. A host
     /// that has its other fragments forgets them no later than that (RFC 791 section 3.2, RFC 8200 section 4.5).
     pub(crate) fn refuse(&mut self, p: &Packet<'_>, f: &Fragment) {
-        let key = Key::new(p, f.id, matches!(p.l3, L3::Ipv6 { .. }), self.vlan_tracking);
+        let key = self.table.key(p, f.id, matches!(p.l3, L3::Ipv6 { .. }), self.vlan_tracking);
         if let Some(slot) = self.table.find(&key) {
             self.table.refuse(slot);
         }

@@ -1,17 +1,21 @@
 //! The table of trackers: by key, by age, and by sender.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::segments::Segments;
+use super::shares::Shares;
 use super::{Fragment, KEEP_CAPACITY};
 use crate::config::Policy;
+use crate::keyed::KeyedHash;
 use crate::packet::{Packet, Time};
 
 /// Tells datagrams apart (RFC 791 section 3.2, RFC 8200 section 4.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
+    /// The keyed hash of the other fields.
+    hash: u64,
     src: IpAddr,
     dst: IpAddr,
     id: u32,
@@ -21,12 +25,6 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key of a fragment.
-    pub(super) fn new(p: &Packet<'_>, id: u32, is_v6: bool, vlan_tracking: bool) -> Key {
-        let vlans = if vlan_tracking { p.vlans.raw() } else { [0; 3] };
-        Key { src: p.src, dst: p.dst, id, proto: if is_v6 { 0 } else { p.proto }, vlans }
-    }
-
     /// The sender: an IPv4 address, or the first 64 bits of an IPv6 address, since one sender may own all addresses of a /64.
     fn source(&self) -> IpAddr {
         match self.src {
@@ -135,6 +133,10 @@ pub(super) struct Tracker {
     of_all: Links,
     /// Its neighbours by age among those of its sender, while it is open or refused.
     of_sender: Links,
+    /// The place of its sender in `Table::senders`, while it is open or refused.
+    sender: u32,
+    /// [`Policy::Linux`]: the place of its sender and receiver in `Table::pairs`.
+    pair: u32,
 }
 
 /// Neighbours in a list.
@@ -208,14 +210,14 @@ pub(super) struct Table {
     /// Complete datagrams whose fragments are remembered.
     settled: List,
     /// The share of each sender in `live`.
-    senders: HashMap<IpAddr, Sender>,
+    senders: Shares<IpAddr, Sender>,
     /// Fragments kept.
     frags: usize,
     /// [`Policy::Linux`]: for each sender and receiver with a tracker, the number of fragments sent since then, and of
     /// trackers.
-    pairs: HashMap<(IpAddr, IpAddr), (u32, u32)>,
+    pairs: Shares<(IpAddr, IpAddr), (u32, u32)>,
     memuse: usize,
-    hasher: RandomState,
+    hasher: KeyedHash,
     /// The secret point at which fragment hashes are evaluated.
     point: u64,
 }
@@ -224,7 +226,7 @@ impl Table {
     pub(super) fn new(hash_size: usize, limit: usize) -> Table {
         let buckets = vec![NONE; hash_size.clamp(1, 1 << 24).next_power_of_two()];
         let memuse = buckets.len() * size_of::<u32>();
-        let hasher = RandomState::new();
+        let hasher = KeyedHash::default();
         let point = hasher.hash_one(0) % PRIME;
         Table {
             buckets,
@@ -233,9 +235,9 @@ impl Table {
             limit: limit.clamp(1, NONE as usize - 1),
             live: List::EMPTY,
             settled: List::EMPTY,
-            senders: HashMap::new(),
+            senders: Shares::default(),
             frags: 0,
-            pairs: HashMap::new(),
+            pairs: Shares::default(),
             memuse,
             hasher,
             point,
@@ -260,8 +262,23 @@ impl Table {
         &mut self.trackers[slot.0 as usize]
     }
 
+    /// The key of a fragment.
+    pub(super) fn key(&self, p: &Packet<'_>, id: u32, is_v6: bool, vlan_tracking: bool) -> Key {
+        let vlans = if vlan_tracking { p.vlans.raw() } else { [0; 3] };
+        let proto = if is_v6 { 0 } else { p.proto };
+        let [outer, middle, inner] = vlans.map(u64::from);
+        let rest = (u64::from(id), outer << 48 | middle << 32 | inner << 16 | u64::from(proto));
+        let hash = match (p.src, p.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                self.hasher.hash_one((u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()), rest))
+            }
+            (src, dst) => self.hasher.hash_one((src, dst, rest)),
+        };
+        Key { hash, src: p.src, dst: p.dst, id, proto, vlans }
+    }
+
     fn bucket_of(&self, key: &Key) -> u32 {
-        (self.hasher.hash_one(key) as usize & (self.buckets.len() - 1)) as u32
+        (key.hash as usize & (self.buckets.len() - 1)) as u32
     }
 
     /// The tracker of a datagram.
@@ -306,10 +323,10 @@ impl Table {
         self.senders.get(&key.source()).copied().unwrap_or(Sender::NONE)
     }
 
-    /// Counts a fragment. Returns how many its sender sent to its receiver, this one included, since there is a tracker
-    /// for them.
-    pub(super) fn count(&mut self, key: &Key) -> u32 {
-        match self.pairs.get_mut(&(key.src, key.dst)) {
+    /// Counts a tracker's fragment. Returns how many its sender sent to its receiver, this one included, since there is a
+    /// tracker for them.
+    pub(super) fn count(&mut self, slot: Slot) -> u32 {
+        match self.pairs.at_mut(self.trackers[slot.0 as usize].pair) {
             Some((n, _)) => {
                 *n = n.wrapping_add(1);
                 *n
@@ -346,6 +363,8 @@ impl Table {
                     next_in_bucket: NONE,
                     of_all: Links::NONE,
                     of_sender: Links::NONE,
+                    sender: NONE,
+                    pair: NONE,
                 });
                 (self.trackers.len() - 1) as u32
             }
@@ -360,12 +379,14 @@ impl Table {
         t.serial = 0;
         t.bucket = bucket;
         t.next_in_bucket = next;
+        t.pair = NONE;
         if policy == Policy::Linux {
-            let pair = self.pairs.entry((key.src, key.dst)).or_insert_with(|| {
-                self.memuse += ENTRY;
-                (0, 0)
-            });
-            pair.1 += 1;
+            let (place, new) = self.pairs.enter((key.src, key.dst), (0, 0));
+            t.pair = place;
+            self.memuse += if new { ENTRY } else { 0 };
+            if let Some(pair) = self.pairs.at_mut(place) {
+                pair.1 += 1;
+            }
         }
         self.link(at);
         self.account(Slot(at));
@@ -374,8 +395,22 @@ impl Table {
 
     /// Makes a tracker the newest.
     pub(super) fn touch(&mut self, slot: Slot) {
-        self.unlink(slot.0);
-        self.link(slot.0);
+        let at = slot.0;
+        if self.trackers[at as usize].state == State::Settled {
+            self.settled = self.pull(self.settled, at, false);
+            self.settled = self.push(self.settled, at, false);
+            return;
+        }
+        self.live = self.pull(self.live, at, false);
+        self.live = self.push(self.live, at, false);
+        let place = self.trackers[at as usize].sender;
+        if let Some(list) = self.senders.at(place).map(|s| s.list) {
+            let list = self.pull(list, at, true);
+            let list = self.push(list, at, true);
+            if let Some(sender) = self.senders.at_mut(place) {
+                sender.list = list;
+            }
+        }
     }
 
     /// Marks a tracker's datagram as complete: only the hashes of its fragments stay.
@@ -416,7 +451,7 @@ impl Table {
         let t = &mut self.trackers[slot.0 as usize];
         let before = std::mem::replace(&mut t.frags, frags);
         self.frags = self.frags + frags - before;
-        if let Some(sender) = self.senders.get_mut(&t.key.source()) {
+        if let Some(sender) = self.senders.at_mut(t.sender) {
             sender.frags = (sender.frags + frags).saturating_sub(before);
         }
     }
@@ -499,38 +534,39 @@ impl Table {
             self.settled = self.push(self.settled, at, false);
             return;
         }
-        let source = t.key.source();
-        let (frags, memory) = (t.frags, t.counted);
+        let (source, frags, memory) = (t.key.source(), t.frags, t.counted);
         self.live = self.push(self.live, at, false);
-        let mut sender = self.senders.get(&source).copied().unwrap_or_else(|| {
-            self.memuse += ENTRY;
-            Sender::NONE
-        });
-        sender.list = self.push(sender.list, at, true);
-        sender.frags += frags;
-        sender.memory += memory;
-        self.senders.insert(source, sender);
+        let (place, new) = self.senders.enter(source, Sender::NONE);
+        self.memuse += if new { ENTRY } else { 0 };
+        self.trackers[at as usize].sender = place;
+        let Some(list) = self.senders.at(place).map(|s| s.list) else { return };
+        let list = self.push(list, at, true);
+        if let Some(sender) = self.senders.at_mut(place) {
+            sender.list = list;
+            sender.frags += frags;
+            sender.memory += memory;
+        }
     }
 
     fn unlink(&mut self, at: u32) {
-        let t = &self.trackers[at as usize];
+        let t = &mut self.trackers[at as usize];
         if t.state == State::Settled {
             self.settled = self.pull(self.settled, at, false);
             return;
         }
-        let source = t.key.source();
-        let (frags, memory) = (t.frags, t.counted);
+        let place = std::mem::replace(&mut t.sender, NONE);
+        let (source, frags, memory) = (t.key.source(), t.frags, t.counted);
         self.live = self.pull(self.live, at, false);
-        let Some(mut sender) = self.senders.get(&source).copied() else { return };
-        sender.list = self.pull(sender.list, at, true);
-        if sender.list.len == 0 {
-            self.senders.remove(&source);
+        let Some(list) = self.senders.at(place).map(|s| s.list) else { return };
+        let list = self.pull(list, at, true);
+        if list.len == 0 {
+            self.senders.leave(&source, place);
             self.memuse -= ENTRY;
-            return;
+        } else if let Some(sender) = self.senders.at_mut(place) {
+            sender.list = list;
+            sender.frags = sender.frags.saturating_sub(frags);
+            sender.memory = sender.memory.saturating_sub(memory);
         }
-        sender.frags = sender.frags.saturating_sub(frags);
-        sender.memory = sender.memory.saturating_sub(memory);
-        self.senders.insert(source, sender);
     }
 
     /// Takes a tracker out of the table; it becomes spare.
@@ -554,14 +590,12 @@ impl Table {
             }
         }
         let t = &mut self.trackers[at as usize];
-        let (key, policy) = (t.key, t.policy);
         t.state = State::Spare;
-        if policy == Policy::Linux
-            && let Some(pair) = self.pairs.get_mut(&(key.src, key.dst))
-        {
+        let (key, place) = (t.key, std::mem::replace(&mut t.pair, NONE));
+        if let Some(pair) = self.pairs.at_mut(place) {
             pair.1 -= 1;
             if pair.1 == 0 {
-                self.pairs.remove(&(key.src, key.dst));
+                self.pairs.leave(&(key.src, key.dst), place);
                 self.memuse -= ENTRY;
             }
         }
@@ -602,9 +636,7 @@ impl Table {
         let memory = t.memory();
         let before = std::mem::replace(&mut t.counted, memory);
         self.memuse = self.memuse + memory - before;
-        if matches!(t.state, State::Open | State::Refused)
-            && let Some(sender) = self.senders.get_mut(&t.key.source())
-        {
+        if let Some(sender) = self.senders.at_mut(t.sender) {
             sender.memory = (sender.memory + memory).saturating_sub(before);
         }
     }
