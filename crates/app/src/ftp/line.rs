@@ -85,6 +85,38 @@ const COMMANDS: &[&[u8]] = &[
     b"USER",
 ];
 
+/// A known command of one word, as a number.
+#[derive(Clone, Copy)]
+struct Packed {
+    name: u64,
+    mask: u64,
+    /// Its place in [`COMMANDS`].
+    at: usize,
+}
+
+/// The known commands of one word by their last letter. No command is the end of another, so their order has no meaning.
+static ENDING: [[Packed; 12]; 26] = {
+    let mut table = [[Packed { name: 0, mask: 0, at: 0 }; 12]; 26];
+    let mut counts = [0; 26];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        let command = COMMANDS[at];
+        if command.len() <= 5 {
+            let (mut name, mut mask, mut n) = (0, 0, 0);
+            while n < command.len() {
+                name = name << 8 | command[n] as u64;
+                mask = mask << 8 | 0xff;
+                n += 1;
+            }
+            let letter = (command[n - 1] - b'A') as usize;
+            table[letter][counts[letter]] = Packed { name, mask, at };
+            counts[letter] += 1;
+        }
+        at += 1;
+    }
+    table
+};
+
 /// The command in a line, without Telnet bytes before it (RFC 959 section 4.1.3: `ABOR` follows an interrupt).
 pub(super) fn command(mut line: &[u8]) -> &[u8] {
     while let [0xff, 0xf0..=0xff, rest @ ..] = line {
@@ -96,16 +128,19 @@ pub(super) fn command(mut line: &[u8]) -> &[u8] {
 /// The known command of a line, and the rest of the line from one byte past the length of its name. As in Suricata's rules, the
 /// name may be part of the first word (`USERHOST`, `XCWD`); the match that ends first counts.
 pub(super) fn known(line: &[u8]) -> Option<(&'static [u8], &[u8])> {
-    let auth = COMMANDS.iter().find(|c| c.contains(&b' ') && line.eq_ignore_ascii_case(c));
-    if let Some(name) = auth {
-        return Some((name, &[]));
+    const TLS: &[u8] = b"AUTH TLS";
+    if line.eq_ignore_ascii_case(TLS) {
+        return Some((TLS, &[]));
     }
     let word = line.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(line.len());
+    // The last bytes so far, in upper case.
+    let mut last = 0u64;
     (1..=word.min(WORD_MAX)).find_map(|end| {
-        let word = line.get(..end)?;
-        let name = COMMANDS.iter().find(|c| {
-            word.split_at_checked(word.len().wrapping_sub(c.len())).is_some_and(|(_, w)| w.eq_ignore_ascii_case(c))
-        })?;
+        last = last << 8 | u64::from(line.get(end - 1)?.to_ascii_uppercase());
+        let letter = usize::from(last as u8).wrapping_sub(usize::from(b'A'));
+        let ends = ENDING.get(letter)?.iter().take_while(|c| c.mask != 0);
+        let found = ends.copied().find(|c| last & c.mask == c.name)?;
+        let name = COMMANDS.get(found.at)?;
         Some((*name, line.get(name.len() + 1..).unwrap_or(&[])))
     })
 }

@@ -5,7 +5,7 @@ use md5::{Digest, Md5};
 use crate::param::unescape;
 
 use super::codec::{Base64, QuotedPrintable};
-use super::name::{file_name, parameter, without_words};
+use super::name::{Parameters, without_words};
 use super::nested::{self, Nested};
 use super::urls::Urls;
 use super::{Part, Problem};
@@ -279,12 +279,22 @@ impl Message {
     /// Whether a line is a delimiter of an enclosing part. If so, ends the inner parts.
     fn delimiter(&mut self, settings: &Settings, line: &[u8], sink: &mut dyn FnMut(Part<'_>)) -> bool {
         let Some(text) = line.strip_prefix(b"--").filter(|_| !self.boundaries.is_empty()) else { return false };
-        let behind = |b: &Vec<u8>| text.strip_prefix(b.as_slice());
-        let exact = |b: &Vec<u8>| behind(b).is_some_and(|r| matches!(r.trim_ascii_end(), b"" | b"--"));
+        // The last byte tells most boundaries apart, so few are compared.
+        let behind = |b: &Vec<u8>| {
+            let last = b.len().checked_sub(1)?;
+            (text.get(last) == b.get(last)).then(|| text.strip_prefix(b.as_slice())).flatten()
+        };
         // Prefer an exact match. Otherwise the rest of a delimiter line does not matter.
-        let found = self.boundaries.iter().rposition(exact);
-        let found = found.or_else(|| self.boundaries.iter().rposition(|b| behind(b).is_some()));
-        let Some(depth) = found else { return false };
+        let (mut exact, mut other) = (None, None);
+        for (n, b) in self.boundaries.iter().enumerate().rev() {
+            let Some(rest) = behind(b) else { continue };
+            if matches!(rest.trim_ascii_end(), b"" | b"--") {
+                exact = Some(n);
+                break;
+            }
+            other = other.or(Some(n));
+        }
+        let Some(depth) = exact.or(other) else { return false };
         let last = self
             .boundaries
             .get(depth)
@@ -377,11 +387,12 @@ impl Message {
             f.multipart = kind.starts_with(b"multipart/");
             f.message = matches!(kind.as_slice(), b"message/rfc822" | b"message/global");
             f.text = Some(matches!(kind.as_slice(), b"text/plain" | b"text/html" | b"text/calendar" | b"text"));
-            f.boundary = parameter(value, b"boundary").map(|b| unescape(b.trim_ascii_end())).filter(|b| !b.is_empty());
-            f.names[0] = file_name(value, b"name").filter(|n| !n.is_empty());
+            let parameters = Parameters::of(value);
+            f.boundary = parameters.get(b"boundary").map(|b| unescape(b.trim_ascii_end())).filter(|b| !b.is_empty());
+            f.names[0] = parameters.file_name(b"name").filter(|n| !n.is_empty());
         } else if name.eq_ignore_ascii_case(b"content-disposition") {
             // Like Python, use the first of several fields that has a name.
-            f.names[1] = f.names[1].take().or(file_name(value, b"filename").filter(|n| !n.is_empty()));
+            f.names[1] = f.names[1].take().or(Parameters::of(value).file_name(b"filename").filter(|n| !n.is_empty()));
         } else if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
             let word = value.split(|b| b.is_ascii_whitespace() || *b == b';').next().unwrap_or(value);
             let encoding = if word.eq_ignore_ascii_case(b"base64") {

@@ -18,14 +18,24 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The limit of parts in a parameter (RFC 2231, section 3); further ones are ignored.
 const MAX_PARTS: u16 = 256;
 
-/// The decoded value of parameter `name`, which is in lower case; its parts are joined. `None` if there is no such parameter.
-pub(super) fn parameter(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    decoded(param::params(&closed(field)), name)
-}
+/// A field value whose parameters are read.
+pub(super) struct Parameters(Vec<u8>);
 
-/// As [`parameter`], for names of files: without quotes they may contain blanks.
-pub(super) fn file_name(field: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    decoded(param::params_with_blanks(&closed(field)), name)
+impl Parameters {
+    pub(super) fn of(field: &[u8]) -> Parameters {
+        Parameters(closed(field))
+    }
+
+    /// The decoded value of parameter `name`, which is in lower case; its parts are joined. `None` if there is no such
+    /// parameter.
+    pub(super) fn get(&self, name: &[u8]) -> Option<Vec<u8>> {
+        decoded(param::params(&self.0), name)
+    }
+
+    /// As [`Parameters::get`], for names of files: without quotes they may contain blanks.
+    pub(super) fn file_name(&self, name: &[u8]) -> Option<Vec<u8>> {
+        decoded(param::params_with_blanks(&self.0), name)
+    }
 }
 
 /// The value of parameter `name` among `params`.
@@ -85,10 +95,13 @@ fn closed(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len() + 2);
     out.push(b';');
     out.extend_from_slice(field);
-    let (mut open, mut escaped) = (false, false);
-    for &b in field {
-        open ^= b == b'"' && !escaped;
-        escaped = open && b == b'\\' && !escaped;
+    let (mut open, mut at) = (false, 0);
+    while let Some(found) = field.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found;
+        let backslash = field.get(at) == Some(&b'\\');
+        open ^= !backslash;
+        // Within quotes a backslash escapes the next byte.
+        at += if backslash && open { 2 } else { 1 };
     }
     if open {
         out.push(b'"');
@@ -216,7 +229,7 @@ mod tests {
             ("x; filename*=\"\"; filename=a", Some("a")),
             ("attachment", None),
         ] {
-            let got = parameter(field.as_bytes(), b"filename");
+            let got = Parameters::of(field.as_bytes()).get(b"filename");
             assert_eq!(got.map(|g| String::from_utf8_lossy(&g).into_owned()).as_deref(), want, "{field}");
         }
     }
@@ -230,7 +243,7 @@ mod tests {
             ("attachment; filename*=utf-8''a b%21", "a b!"),
             ("attachment; filename*0=a ; filename*1=\"b c\"", "ab c"),
         ] {
-            let got = file_name(field.as_bytes(), b"filename").unwrap_or_default();
+            let got = Parameters::of(field.as_bytes()).file_name(b"filename").unwrap_or_default();
             assert_eq!(String::from_utf8_lossy(&got), want, "{field}");
         }
     }
@@ -254,7 +267,8 @@ mod tests {
         fn never_panics(field in proptest::collection::vec(prop_oneof![Just(b'='), Just(b'?'), Just(b'*'), Just(b';'), Just(b'%'),
             Just(b'\''), Just(b'n'), Just(b'0'), Just(b'B'), any::<u8>()], 0..80))
         {
-            let _ = (parameter(&field, b"n"), file_name(&field, b"n"));
+            let parameters = Parameters::of(&field);
+            let _ = (parameters.get(b"n"), parameters.file_name(b"n"));
             prop_assert!(without_words(field.clone()).len() <= field.len());
         }
     }

@@ -27,12 +27,16 @@ impl Urls {
     /// Searches a piece of text. `schemes` are in lower case with their delimiters (`http://`).
     pub(super) fn push(&mut self, piece: &[u8], schemes: &[Vec<u8>], sink: &mut dyn FnMut(Part<'_>)) {
         let mut rest = piece;
+        // The part of `rest` in which no scheme ends.
+        let mut searched = 0;
         while !rest.is_empty() {
             if !self.open.is_empty() {
                 let end = rest.iter().position(|&b| ends(b));
                 let (more, after) = rest.split_at(end.unwrap_or(rest.len()));
                 let room = MAX_URL.saturating_sub(self.open.len());
-                self.open.extend(more.iter().take(room).map(u8::to_ascii_lowercase));
+                let from = self.open.len();
+                self.open.extend_from_slice(more.get(..room).unwrap_or(more));
+                self.open.get_mut(from..).unwrap_or_default().make_ascii_lowercase();
                 rest = after;
                 if end.is_some() {
                     self.finish(sink);
@@ -40,19 +44,29 @@ impl Urls {
                 continue;
             }
             // Schemes end with one of these.
-            let Some(colon) = memchr::memchr2(b'/', b':', rest) else {
+            let Some(colon) = rest.get(searched..).and_then(|r| memchr::memchr2(b'/', b':', r)) else {
                 self.keep(rest);
                 return;
             };
-            let (before, after) = rest.split_at(colon + 1);
-            self.keep(before);
-            rest = after;
-            if let Some(scheme) = schemes.iter().filter(|s| self.tail.ends_with(s)).max_by_key(|s| s.len()) {
+            searched += colon + 1;
+            let (before, after) = rest.split_at(searched);
+            if let Some(scheme) = schemes.iter().filter(|s| self.ends_in(before, s)).max_by_key(|s| s.len()) {
                 self.open.clone_from(scheme);
                 self.scheme = scheme.len();
                 self.tail.clear();
+                (rest, searched) = (after, 0);
             }
         }
+    }
+
+    /// Whether the text so far, which ends with `before`, ends with a scheme.
+    fn ends_in(&self, before: &[u8], scheme: &[u8]) -> bool {
+        if before.last() != scheme.last() || scheme.len() > MAX_SCHEME {
+            return false;
+        }
+        let here = scheme.len().min(before.len());
+        let (earlier, later) = scheme.split_at(scheme.len() - here);
+        before.get(before.len() - here..).is_some_and(|b| b.eq_ignore_ascii_case(later)) && self.tail.ends_with(earlier)
     }
 
     fn keep(&mut self, bytes: &[u8]) {

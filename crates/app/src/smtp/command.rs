@@ -23,7 +23,7 @@ pub(super) enum Command<'a> {
 }
 
 /// Verbs without information about the mail.
-const VERBS: [&[u8]; 11] =
+const VERBS: [&[u8; 4]; 11] =
     [b"NOOP", b"VRFY", b"EXPN", b"HELP", b"ETRN", b"TURN", b"ATRN", b"SEND", b"SOML", b"SAML", b"BURL"];
 
 impl Command<'_> {
@@ -32,29 +32,21 @@ impl Command<'_> {
         let line = line.trim_ascii_start();
         let end = line.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(line.len());
         let (verb, rest) = line.split_at(end);
-        let is = |name: &[u8]| verb.eq_ignore_ascii_case(name);
-        if is(b"EHLO") || is(b"HELO") || is(b"LHLO") {
-            Command::Hello(word(rest))
-        } else if let Some(path) = prefixed(line, b"MAIL FROM:") {
-            Command::Mail(word(path))
-        } else if let Some(path) = prefixed(line, b"RCPT TO:") {
-            Command::Rcpt(word(path))
-        } else if is(b"DATA") {
-            Command::Data
-        } else if is(b"BDAT") {
-            Command::Bdat(chunk(rest))
-        } else if is(b"RSET") {
-            Command::Rset
-        } else if is(b"STARTTLS") {
-            Command::StartTls
-        } else if is(b"AUTH") {
-            Command::Auth
-        } else if is(b"QUIT") {
-            Command::Quit
-        } else if VERBS.iter().any(|v| is(v)) || is(b"MAIL") || is(b"RCPT") {
-            Command::Known
-        } else {
-            Command::Other
+        // Nearly all verbs have four letters.
+        let Ok(four) = <[u8; 4]>::try_from(verb) else {
+            return if verb.eq_ignore_ascii_case(b"STARTTLS") { Command::StartTls } else { Command::Other };
+        };
+        match &four.map(|b| b.to_ascii_uppercase()) {
+            b"EHLO" | b"HELO" | b"LHLO" => Command::Hello(word(rest)),
+            b"MAIL" => prefixed(rest, b" FROM:").map_or(Command::Known, |path| Command::Mail(word(path))),
+            b"RCPT" => prefixed(rest, b" TO:").map_or(Command::Known, |path| Command::Rcpt(word(path))),
+            b"DATA" => Command::Data,
+            b"BDAT" => Command::Bdat(chunk(rest)),
+            b"RSET" => Command::Rset,
+            b"AUTH" => Command::Auth,
+            b"QUIT" => Command::Quit,
+            verb if VERBS.contains(&verb) => Command::Known,
+            _ => Command::Other,
         }
     }
 }

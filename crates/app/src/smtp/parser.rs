@@ -193,8 +193,9 @@ impl SmtpParser {
     fn command(&mut self, cx: &mut Parse<'_>, line: &Line<'_>) {
         let credentials = std::mem::take(&mut self.credentials);
         let command = if credentials { Command::Other } else { Command::read(line.text) };
-        let resets = self.open.is_some_and(|id| self.pending.has_reset(id) || self.get(id).is_some_and(|t| t.rejected));
-        if resets && matches!(command, Command::Mail(_) | Command::Hello(_)) {
+        if matches!(command, Command::Mail(_) | Command::Hello(_))
+            && self.open.is_some_and(|id| self.pending.has_reset(id) || self.get(id).is_some_and(|t| t.rejected))
+        {
             // The next mail begins before the reply that ends this one.
             self.close();
         }
