@@ -400,18 +400,21 @@ impl StreamBuffer {
     /// Handles bytes from the next expected one on.
     fn onward(&mut self, from: u64, bytes: &[u8], segment: Segment, policy: OsPolicy, done: &mut Inserted) {
         let end = from + bytes.len() as u64;
-        if !self.early.is_empty() {
+        // Most segments overlap no early data: then one search finds the block before them, and often none follows.
+        let last = self.last_before(end);
+        let overlaps = last.is_some_and(|b| b.1 > from);
+        if overlaps {
             self.overlap_early(from, bytes, segment, policy, done);
         }
         let owned = segment.doubt > 0 || policy.replaces();
         let mut at = from;
         while at < end {
-            let before = self.early.range(..=at).next_back().map(|(k, b)| (*k, b.end()));
+            let before = if overlaps { self.last_before(at + 1) } else { last };
             if let Some((_, stop)) = before.filter(|b| b.1 > at) {
                 at = stop;
                 continue;
             }
-            let behind = self.early.range(at..).next().map(|(k, _)| *k);
+            let behind = self.first_from(at);
             let stop = behind.map_or(end, |b| b.min(end));
             let part = between(bytes, from, at, stop);
             done.new += part.len() as u32;
@@ -439,6 +442,28 @@ impl StreamBuffer {
         // Early data there may have lost its doubt, or was acknowledged before it was seen.
         self.absorb(done);
         self.regions_seen = self.regions_seen.max(u16::try_from(self.far + 1).unwrap_or(u16::MAX));
+    }
+
+    /// The early block that begins last before `at`, with its end.
+    fn last_before(&self, at: u64) -> Option<(u64, u64)> {
+        let last = self.early.last_key_value()?;
+        let found = if *last.0 < at {
+            last
+        } else if self.early.first_key_value().is_none_or(|(first, _)| *first >= at) {
+            return None;
+        } else {
+            self.early.range(..at).next_back()?
+        };
+        Some((*found.0, found.1.end()))
+    }
+
+    /// Where the first early block from `at` on begins.
+    fn first_from(&self, at: u64) -> Option<u64> {
+        if self.early.last_key_value().is_none_or(|(last, _)| *last < at) {
+            return None;
+        }
+        let first = self.early.first_key_value().map(|(first, _)| *first).filter(|first| *first >= at);
+        first.or_else(|| self.early.range(at..).next().map(|(key, _)| *key))
     }
 
     /// Resolves the overlap of a segment with early data.

@@ -164,8 +164,16 @@ impl Owners {
 
     /// The bytes from `from` to `to` are in order: they are final, unless the receiver may have discarded them.
     pub(super) fn in_order(&mut self, from: u64, to: u64) {
+        if self.doubtful == 0 {
+            // Usually all of them are at the front.
+            while let Some(first) = self.stretches.first_entry().filter(|e| (from..to).contains(e.key())) {
+                first.remove();
+            }
+        }
         let mut at = from;
-        while let Some((&key, owner)) = self.stretches.range(at..to).next() {
+        while self.stretches.last_key_value().is_some_and(|(last, _)| *last >= at)
+            && let Some((&key, owner)) = self.stretches.range(at..to).next()
+        {
             at = key + 1;
             if owner.segment.doubt == 0 {
                 self.stretches.remove(&key);

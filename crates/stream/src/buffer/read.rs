@@ -52,11 +52,11 @@ impl StreamBuffer {
             }
         }
         let from = self.sequence_of(at);
-        let holds = self.early.range(..=from).next_back().is_some_and(|(_, b)| b.end() > from);
+        let holds = self.last_before(from + 1).is_some_and(|(_, end)| end > from);
         if holds {
             return Some(at);
         }
-        self.early.range(from..).next().map(|(k, _)| self.stream_of(*k))
+        self.first_from(from).map(|key| self.stream_of(key))
     }
 
     /// Start of the contiguous in-order data that contains the byte before the stream offset `at`; `at` if there is
