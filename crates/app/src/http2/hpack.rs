@@ -164,7 +164,14 @@ impl Decoder {
         if first & 0x80 != 0 {
             let index = integer(data, 7)?;
             let (name, value) = self.get(index).ok_or(Stop::Invalid)?;
-            return Ok(fields.push(name, value, budget));
+            let kept = fields.push(name, value, budget);
+            if !kept {
+                // The same field does not fit any better when it comes again.
+                while first != 0xff && data.first() == Some(&first) {
+                    *data = data.get(1..).unwrap_or(&[]);
+                }
+            }
+            return Ok(kept);
         }
         if first & 0xe0 == 0x20 {
             let size = integer(data, 5)?;
@@ -231,28 +238,37 @@ impl Decoder {
 }
 
 /// Reads an integer with a prefix of `bits` bits (RFC 7541, section 5.1).
+#[inline]
 fn integer(data: &mut &[u8], bits: u32) -> Result<u64, Stop> {
-    let (first, mut rest) = data.split_first().ok_or(Stop::Invalid)?;
     let mask = (1u8 << bits) - 1;
-    let mut value = u64::from(first & mask);
+    let (first, rest) = data.split_first().ok_or(Stop::Invalid)?;
     if first & mask == mask {
-        let mut shift = 0;
-        loop {
-            let (b, more) = rest.split_first().ok_or(Stop::Invalid)?;
-            rest = more;
-            // No valid number in a block is this long.
-            if shift > 28 {
-                return Err(Stop::Overflow);
-            }
-            value += u64::from(b & 0x7f) << shift;
-            shift += 7;
-            if b & 0x80 == 0 {
-                break;
-            }
-        }
-        if value > u64::from(u32::MAX) {
+        return long_integer(data, mask);
+    }
+    *data = rest;
+    Ok(u64::from(first & mask))
+}
+
+/// Reads an integer that does not fit its prefix.
+fn long_integer(data: &mut &[u8], mask: u8) -> Result<u64, Stop> {
+    let (_, mut rest) = data.split_first().ok_or(Stop::Invalid)?;
+    let mut value = u64::from(mask);
+    let mut shift = 0;
+    loop {
+        let (b, more) = rest.split_first().ok_or(Stop::Invalid)?;
+        rest = more;
+        // No valid number in a block is this long.
+        if shift > 28 {
             return Err(Stop::Overflow);
         }
+        value += u64::from(b & 0x7f) << shift;
+        shift += 7;
+        if b & 0x80 == 0 {
+            break;
+        }
+    }
+    if value > u64::from(u32::MAX) {
+        return Err(Stop::Overflow);
     }
     *data = rest;
     Ok(value)
