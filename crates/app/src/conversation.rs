@@ -113,7 +113,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     const PROMPT: bool = true;
 
     /// A transaction is freed: the state can drop what it keeps for it.
-    fn freed(&mut self, tx: Tx<Self::Tx>) {
+    fn freed(&mut self, tx: Box<Tx<Self::Tx>>) {
         let _ = tx;
     }
 
@@ -499,7 +499,7 @@ impl<S: Conversation> Parser for MessageParser<S> {
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
         if let Some(tx) = self.txs.remove(id) {
-            self.state.freed(*tx);
+            self.state.freed(tx);
         }
     }
 }

@@ -9,6 +9,9 @@ use std::ops::Range;
 
 use crate::tx::Transaction;
 
+/// The number of transactions for which an empty list keeps memory: what the first one reserves.
+const FEW: usize = 4;
+
 /// A transaction.
 #[derive(Debug)]
 struct Entry<T> {
@@ -31,11 +34,20 @@ pub(crate) struct TxList<T> {
     touched: Vec<u64>,
     /// Total memory at the last count.
     memory: u64,
+    /// The latest transaction's number if it is both awake and touched, so that the parser gets it at once.
+    latest: Option<u64>,
 }
 
 impl<T> Default for TxList<T> {
     fn default() -> Self {
-        TxList { entries: VecDeque::new(), next: 0, awake: VecDeque::new(), touched: Vec::new(), memory: 0 }
+        TxList {
+            entries: VecDeque::new(),
+            next: 0,
+            awake: VecDeque::new(),
+            touched: Vec::new(),
+            memory: 0,
+            latest: None,
+        }
     }
 }
 
@@ -62,6 +74,7 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.push_back(Entry { id, counted: 0, tx: Box::new(make(id)) });
         self.awake.push_back(id);
         self.touched.push(id);
+        self.latest = Some(id);
         id
     }
 
@@ -105,18 +118,24 @@ impl<T: Transaction + 'static> TxList<T> {
     }
 
     /// The transaction with this number, for the parser: counts as a change.
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
         // A parser often asks for the latest one several times in a row.
-        if self.touched.last() == Some(&id)
-            && self.awake.back() == Some(&id)
-            && self.entries.back().is_some_and(|e| e.id == id)
-        {
+        if self.latest == Some(id) {
             return self.entries.back_mut().map(|e| &mut *e.tx);
         }
+        self.touch(id)
+    }
+
+    /// Finds a transaction and marks it as changed.
+    fn touch(&mut self, id: u64) -> Option<&mut T> {
         let i = self.place(id)?;
         self.wake(id);
         if self.touched.last() != Some(&id) {
             self.touched.push(id);
+        }
+        if i + 1 == self.entries.len() {
+            self.latest = Some(id);
         }
         self.entries.get_mut(i).map(|e| &mut *e.tx)
     }
@@ -174,6 +193,9 @@ impl<T: Transaction + 'static> TxList<T> {
 
     /// Skips a transaction until its parser changes it.
     pub(crate) fn rest(&mut self, id: u64) {
+        if self.latest == Some(id) {
+            self.latest = None;
+        }
         if self.awake.back() == Some(&id) {
             self.awake.pop_back();
         } else if self.awake.front() == Some(&id) {
@@ -197,8 +219,8 @@ impl<T: Transaction + 'static> TxList<T> {
         }?;
         self.rest(id);
         self.memory = self.memory.saturating_sub(entry.counted);
-        if self.entries.is_empty() {
-            // Most flows have one transaction at a time; return the memory after a burst.
+        // Most flows have one transaction at a time; return the memory after a burst.
+        if self.entries.is_empty() && self.entries.capacity().max(self.touched.capacity()) > FEW {
             self.entries.shrink_to(1);
             self.awake.shrink_to(1);
             self.touched = Vec::new();
@@ -224,6 +246,7 @@ impl<T: Transaction + 'static> TxList<T> {
         }
         self.touched = touched;
         self.touched.clear();
+        self.latest = None;
         self.memory
     }
 }

@@ -563,20 +563,20 @@ impl<X> FlowTable<X> {
 
     /// Removes a flow that ends.
     fn remove(&mut self, at: u32) -> Option<Flow<X>> {
-        let flow = self.detach(at)?;
+        let core = &self.flows.get(at)?.as_ref()?.core;
         let c = &mut self.counters;
         c.recycled += 1;
-        c.end_state[FlowCounters::state_index(flow.core.state)] += 1;
-        if matches!(flow.core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed) {
+        c.end_state[FlowCounters::state_index(core.state)] += 1;
+        if matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed) {
             c.bypassed_closed += 1;
-            c.bypassed_pkts += flow.core.bypassed.iter().map(|b| b.0).sum::<u64>();
-            c.bypassed_bytes += flow.core.bypassed.iter().map(|b| b.1).sum::<u64>();
+            c.bypassed_pkts += core.bypassed.iter().map(|b| b.0).sum::<u64>();
+            c.bypassed_bytes += core.bypassed.iter().map(|b| b.1).sum::<u64>();
         }
-        Some(flow)
+        self.detach(at)
     }
 
     fn detach(&mut self, at: u32) -> Option<Flow<X>> {
-        let flow = self.flows.get_mut(at)?.take()?;
+        self.flows.get(at)?.as_ref()?;
         self.unlink(at);
         let slot = self.slots.get_mut(at)?;
         let (hash, after) = (slot.hash, slot.chain);
@@ -601,7 +601,8 @@ impl<X> FlowTable<X> {
         }
         self.counters.spare += 1;
         self.counters.active -= 1;
-        Some(flow)
+        // A flow is large, so it moves only once.
+        self.flows.get_mut(at)?.take()
     }
 }
 

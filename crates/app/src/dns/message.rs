@@ -202,6 +202,14 @@ impl Message {
     }
 }
 
+/// What the names of a message may still cost.
+struct Budget {
+    /// As [`Reader::left`].
+    left: usize,
+    /// As [`Reader::jumps`].
+    jumps: usize,
+}
+
 /// Reads the names and records of a message.
 pub(super) struct Reader<'m> {
     data: &'m [u8],
@@ -287,7 +295,6 @@ impl<'m> Reader<'m> {
     }
 
     /// Reads a name (RFC 1035 section 4.1.4) whose own bytes end by `end`. `None` if it is invalid.
-    // It stays whole: one loop over the labels, whose limits all of it shares.
     pub(super) fn name(&mut self, end: usize) -> Option<Text> {
         let from = self.at;
         let target = self.pointer(from, end);
@@ -297,13 +304,31 @@ impl<'m> Reader<'m> {
             self.at += 2;
             return Some(self.spend(usize::from(text.len) + 1, text));
         }
+        // A copy stays in registers while a name follows hundreds of pointers.
+        let mut budget = Budget { left: self.left, jumps: self.jumps };
+        let text = self.labels(from, end, &mut budget);
+        (self.left, self.jumps) = (budget.left, budget.jumps);
+        let text = text?;
+        if let Some(target) = target {
+            if let Some(known) = self.known.get_mut(self.next) {
+                *known = (target, text);
+            }
+            self.next = (self.next + 1) % self.known.len();
+        }
+        Some(text)
+    }
+
+    /// Reads the labels of a name at `from`.
+    // It stays whole: one loop over the labels, whose limits all of it shares.
+    #[inline(always)]
+    fn labels(&mut self, from: usize, end: usize, budget: &mut Budget) -> Option<Text> {
         let start = self.text.len();
         let (mut steps, mut jumps, mut cut) = (0, 0u32, false);
         // The end of its own bytes, once it has followed a pointer.
         let mut behind = None;
         // A pointer target that is compared with later ones to detect a loop. It is replaced each time the number of pointers
         // doubles.
-        let (mut anchor, mut round) = (None, false);
+        let (mut anchor, mut round, mut next_anchor) = (usize::MAX, false, 1);
         // It has more pointers than may be followed.
         let mut spent = false;
         let mut at = from;
@@ -311,7 +336,7 @@ impl<'m> Reader<'m> {
             let limit = if behind.is_none() { end } else { self.data.len() };
             let len = usize::from(*self.data.get(at).filter(|_| at < limit)?);
             steps += 1;
-            self.left = self.left.saturating_sub(1);
+            budget.left = budget.left.saturating_sub(1);
             match len {
                 0 => {
                     at += 1;
@@ -326,7 +351,7 @@ impl<'m> Reader<'m> {
                             self.text.push(b'.');
                         }
                         self.text.extend_from_slice(label);
-                        self.left = self.left.saturating_sub(len + 1);
+                        budget.left = budget.left.saturating_sub(len + 1);
                     }
                     if self.text.len() > start + NAME_MAX {
                         self.text.truncate(start + NAME_MAX);
@@ -338,12 +363,12 @@ impl<'m> Reader<'m> {
                     let low = *self.data.get(at + 1).filter(|_| at + 1 < limit)?;
                     behind.get_or_insert(at + 2);
                     at = (len & 0x3f) << 8 | usize::from(low);
-                    round |= anchor == Some(at);
+                    round |= anchor == at;
                     jumps += 1;
-                    spent = self.jumps == 0;
-                    self.jumps = self.jumps.saturating_sub(1);
-                    if jumps.is_power_of_two() {
-                        anchor = Some(at);
+                    spent = budget.jumps == 0;
+                    budget.jumps = budget.jumps.saturating_sub(1);
+                    if jumps == next_anchor {
+                        (anchor, next_anchor) = (at, 2 * next_anchor);
                     }
                 }
                 // RFC 6891 section 5: no other label types are in use.
@@ -355,7 +380,7 @@ impl<'m> Reader<'m> {
                     self.faults.add(Event::InfiniteLoop);
                 }
             }
-            if steps > STEPS_MAX || self.left == 0 || spent {
+            if steps > STEPS_MAX || budget.left == 0 || spent {
                 cut = true;
                 self.faults.add(Event::NameTooLong);
                 if behind.is_none() {
@@ -366,14 +391,7 @@ impl<'m> Reader<'m> {
         }
         self.at = behind.unwrap_or(at);
         let len = u16::try_from(self.text.len().saturating_sub(start)).ok()?;
-        let text = Text { at: u32::try_from(start).ok()?, len, cut };
-        if let Some(target) = target {
-            if let Some(known) = self.known.get_mut(self.next) {
-                *known = (target, text);
-            }
-            self.next = (self.next + 1) % self.known.len();
-        }
-        Some(text)
+        Some(Text { at: u32::try_from(start).ok()?, len, cut })
     }
 
     /// Charges a name's `steps` to the budget; the name becomes empty if the budget is exceeded.

@@ -274,7 +274,7 @@ impl Conversation for Nfs {
         self.max_txs
     }
 
-    fn freed(&mut self, tx: Tx<Exchange>) {
+    fn freed(&mut self, tx: Box<Tx<Exchange>>) {
         let Some(mut transfer) = tx.content.transfer else { return };
         transfer.track.discard(&mut self.budgets[transfer.dir.index()]);
         let key = (transfer.dir, transfer.handle);

@@ -212,11 +212,61 @@ struct PortProbe {
     probe: fn(Direction, &[u8]) -> Probed,
 }
 
+/// The probes of a transport.
+#[derive(Debug, Clone)]
+struct Probes {
+    list: Vec<PortProbe>,
+    /// The probes for any port, one bit each.
+    any: u64,
+    /// The ports of the others, one bit each: most flows have none of them.
+    ports: Box<[u64]>,
+}
+
+impl Probes {
+    fn new(list: Vec<PortProbe>) -> Probes {
+        let mut probes = Probes { list, any: 0, ports: vec![0; 1 << 10].into_boxed_slice() };
+        for (i, p) in probes.list.iter().enumerate() {
+            if p.any {
+                probes.any |= 1 << i;
+                continue;
+            }
+            for port in p.dp.iter().chain(p.sp.iter()) {
+                if let Some(word) = probes.ports.get_mut(usize::from(port >> 6)) {
+                    *word |= 1 << (port & 63);
+                }
+            }
+        }
+        probes
+    }
+
+    /// Whether a probe other than those for any port is for this one.
+    fn has(&self, port: u16) -> bool {
+        self.ports.get(usize::from(port >> 6)).is_some_and(|word| word >> (port & 63) & 1 != 0)
+    }
+
+    /// The probes for a flow's ports, and those to run as if the flow had the opposite direction. Over UDP, probes for any
+    /// port check both directions themselves.
+    fn candidates(&self, flow: &FlowCore, midstream: bool) -> (u64, u64) {
+        let (mut straight, mut turned) = (self.any, if midstream && flow.proto == TCP { self.any } else { 0 });
+        if !self.has(flow.sport) && !self.has(flow.dport) {
+            return (straight, turned);
+        }
+        for (i, p) in self.list.iter().enumerate().filter(|(_, p)| !p.any) {
+            if p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
+                straight |= 1 << i;
+            } else if midstream && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {
+                turned |= 1 << i;
+            }
+        }
+        (straight, turned)
+    }
+}
+
 /// Protocol detection for all flows.
 #[derive(Debug, Clone)]
 pub struct Recogniser {
     patterns: [PatternSets; 2],
-    probes: [Vec<PortProbe>; 2],
+    probes: [Probes; 2],
     modes: [Mode; 64],
 }
 
@@ -264,7 +314,7 @@ impl Recogniser {
                 }
             }
         }
-        Recogniser { patterns: patterns.map(|p| PatternSets::new(&p)), probes, modes }
+        Recogniser { patterns: patterns.map(|p| PatternSets::new(&p)), probes: probes.map(Probes::new), modes }
     }
 
     /// The mode of a protocol: [`Mode::On`] if its flows are parsed.
@@ -281,7 +331,7 @@ impl Recogniser {
     pub fn may_be(&self, state: &RecogniseState, flow: &FlowCore, dir: Direction, proto: AppProto) -> bool {
         let (Some(t), Some(side)) = (transport_index(flow.proto), state.sides.get(dir.index())) else { return false };
         let left = side.probes | side.turned;
-        self.probes[t].iter().enumerate().any(|(i, p)| p.proto == proto && left & 1 << i != 0)
+        self.probes[t].list.iter().enumerate().any(|(i, p)| p.proto == proto && left & 1 << i != 0)
     }
 
     /// Examines the first data of a direction. `data` is all data from its start (but see [`RecogniseState::consumed`]), or one
@@ -307,7 +357,7 @@ impl Recogniser {
         let side = state.side(dir);
         if !side.begun {
             side.begun = true;
-            (side.probes, side.turned) = candidates(probes, flow, midstream);
+            (side.probes, side.turned) = probes.candidates(flow, midstream);
         }
         let datagram = flow.proto == UDP;
         let midstream = midstream && !datagram;
@@ -336,7 +386,7 @@ impl Recogniser {
                 Some(first) => (first, true),
                 None => (data, datagram),
             };
-            ask(probes, side, dir, seen, last, &mut best);
+            ask(&probes.list, side, dir, seen, last, &mut best);
         } else {
             (side.probes, side.turned) = (0, 0);
         }
@@ -411,23 +461,6 @@ pub fn is_told_in(proto: AppProto, dir: Direction) -> bool {
 /// Whether the first data in a direction is not enough to decide.
 fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
     dir == Direction::ToClient && declaration(proto).is_some_and(|p| p.opening == Opening::ClientTells)
-}
-
-/// The probes for a flow's ports, and those to run as if the flow had the opposite direction. Over UDP, probes for any port
-/// check both directions themselves.
-fn candidates(probes: &[PortProbe], flow: &FlowCore, midstream: bool) -> (u64, u64) {
-    let (mut straight, mut turned) = (0, 0);
-    for (i, p) in probes.iter().enumerate() {
-        if p.any || p.dp.contains(flow.dport) || p.sp.contains(flow.sport) {
-            straight |= 1 << i;
-            if p.any && midstream && flow.proto == TCP {
-                turned |= 1 << i;
-            }
-        } else if midstream && (p.dp.contains(flow.sport) || p.sp.contains(flow.dport)) {
-            turned |= 1 << i;
-        }
-    }
-    (straight, turned)
 }
 
 /// Runs the remaining probes. A probe that needs fewer bytes than `best` replaces it. With `last`, undecided probes are

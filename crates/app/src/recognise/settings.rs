@@ -29,6 +29,11 @@ impl Ports {
         self.0.push((first, last));
     }
 
+    /// The ports, some possibly several times.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().flat_map(|(a, b)| *a..=*b)
+    }
+
     /// Whether the set has a port.
     pub fn contains(&self, port: u16) -> bool {
         self.0.iter().any(|(a, b)| (*a..=*b).contains(&port))

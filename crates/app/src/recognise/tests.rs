@@ -108,7 +108,7 @@ fn every_probe_is_asked() {
         }
     }
     let all = Recogniser::new(&settings);
-    assert_eq!(all.probes.each_ref().map(Vec::len), [TCP, UDP].map(probes_of));
+    assert_eq!(all.probes.each_ref().map(|p| p.list.len()), [TCP, UDP].map(probes_of));
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Stages {
         let shown = app.shown();
         // If the packet has no data of the new protocol, the packet itself supplies the event's fields.
         let flushed = app.session.is_changing() && !end && !p.payload().is_empty();
-        let about = || About { core, parent, packet: p, inspected, flushed, names: names(shown), protocols };
+        let about = || About { core, parent, packet: p, inspected, flushed, shown, protocols };
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
@@ -192,7 +192,7 @@ impl Stages {
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref());
         let scripts = (&mut self.scripts, self.detect.as_ref().map(|d| &*d.0), about.context());
-        self.app.log_files(&mut self.outputs, &header, about.names.proto, tx, only, scripts);
+        self.app.log_files(&mut self.outputs, &header, about.names().proto, tx, only, scripts);
     }
 
     /// Logs a transaction's new events.
@@ -211,7 +211,7 @@ impl Stages {
                 header,
                 anomaly: Anomaly::AppLayer {
                     event: &protocol.anomaly_name(name),
-                    app_proto: about.names.proto.unwrap_or_default(),
+                    app_proto: about.names().proto.unwrap_or_default(),
                     layer: "proto_parser",
                 },
                 tx_id: Some(id),
@@ -312,12 +312,18 @@ struct About<'a> {
     inspected: bool,
     /// The flow is changing its protocol. Its transactions are logged first, as if with a packet of their own.
     flushed: bool,
-    names: AppProtos<'static>,
+    /// The protocols in the form that events show, and the expected one.
+    shown: (margay_detect::checks::AppProtos, AppProto),
     /// The protocols in the form that scripts use.
     protocols: margay_detect::checks::AppProtos,
 }
 
 impl About<'_> {
+    /// The names of the flow's protocols, which few events need.
+    fn names(&self) -> AppProtos<'static> {
+        names(self.shown)
+    }
+
     /// The context of a script, except the transaction.
     fn context(&self) -> ScriptContext<'_> {
         ScriptContext { packet: Some(self.packet), flow: Some(self.core), app: self.protocols }

@@ -168,7 +168,8 @@ impl Stages {
 impl Stages {
     /// Logs a flow's remaining transactions.
     fn end_app(&mut self, flow: &mut Flow<FlowExt>, inspected: bool) {
-        if flow.ext.app.is_some() {
+        // Most flows have neither transactions nor frames at their end.
+        if flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || !a.frames.is_empty()) {
             let mut bytes = [0u8; HEADERS];
             let core = flow.core.clone();
             // If only one side sent packets, the event has that side's direction.
