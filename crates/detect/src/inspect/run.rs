@@ -24,7 +24,7 @@ pub(super) enum Outcome {
 }
 
 /// Lengths of the result lists, to roll back to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Marks {
     captures: usize,
     bytes: usize,
@@ -33,6 +33,7 @@ pub(crate) struct Marks {
 }
 
 impl<W> InspectContext<W> {
+    #[inline]
     pub(crate) fn marks(&self) -> Marks {
         Marks {
             captures: self.captures.len(),
@@ -42,7 +43,12 @@ impl<W> InspectContext<W> {
         }
     }
 
+    #[inline]
     pub(crate) fn rewind(&mut self, m: Marks) {
+        // Most checks add nothing.
+        if self.marks() == m {
+            return;
+        }
         self.captures.truncate(m.captures);
         self.capture_bytes.truncate(m.bytes);
         self.replaces.truncate(m.replaces);

@@ -44,7 +44,7 @@ impl Searcher {
         match self {
             Searcher::Byte(b) => memchr::memchr(*b, haystack),
             Searcher::Byte2(a, b) => memchr::memchr2(*a, *b, haystack),
-            Searcher::Exact(f) => f.find(haystack),
+            Searcher::Exact(f) => find(f, haystack),
             Searcher::NoCase(n) => n.find(haystack),
         }
     }
@@ -59,6 +59,28 @@ impl Searcher {
             Searcher::NoCase(n) => n.pattern.eq_ignore_ascii_case(haystack),
         }
     }
+}
+
+/// The first places are compared one by one: starting the search costs more than that, and a literal within a few bytes of
+/// another needs nothing else.
+#[inline]
+fn find(finder: &memmem::Finder<'static>, haystack: &[u8]) -> Option<usize> {
+    const FIRST: usize = 8;
+    let needle = finder.needle();
+    let &[a, b, ..] = needle else { return finder.find(haystack) };
+    let places = haystack.len().checked_sub(needle.len())? + 1;
+    for at in 0..places.min(FIRST) {
+        if let Some(&[c, d, ..]) = haystack.get(at..)
+            && (a, b) == (c, d)
+            && (needle.len() == 2 || haystack.get(at..at + needle.len()) == Some(needle))
+        {
+            return Some(at);
+        }
+    }
+    if places <= FIRST {
+        return None;
+    }
+    finder.find(haystack.get(FIRST..)?).map(|at| FIRST + at)
 }
 
 impl NoCase {
