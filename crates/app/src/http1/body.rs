@@ -1,7 +1,7 @@
 //! Bodies: decoded into an inspection window and a file.
 
 use crate::arguments::Arguments;
-use crate::decompress::{BOMB_RATIO, Decoder, Status, codings};
+use crate::decompress::{BOMB_RATIO, Decoder, SCRATCH, Status, codings};
 use crate::file::Files;
 use crate::http1::config::ServerConfig;
 use crate::http1::events::Event;
@@ -112,7 +112,12 @@ impl Body {
             self.out(cx, files, dir, data);
             return;
         };
+        let limit = cx.server.body_limit.get(dir.index()).copied().unwrap_or(0);
         let status = decoder.push(data, &mut |piece| {
+            if piece.len() == SCRATCH && !self.limited {
+                // More will follow, and the window grows fewer times towards a known size.
+                self.window.announce(limit);
+            }
             self.out(cx, files, dir, piece);
             self.wants_more(cx, files, dir)
         });

@@ -171,8 +171,34 @@ impl Headers {
         }
         let room = limit.saturating_sub(self.pending.len());
         self.pending.extend_from_slice(line.get(..room.min(line.len())).unwrap_or(line));
-        self.pending_colon |= line.contains(&b':');
+        self.pending_colon = self.pending_colon || line.contains(&b':');
         true
+    }
+
+    /// Continues the current field with the plain folded lines at the front of `data`: those that end in CR LF, or for a
+    /// request in LF. A field may have thousands. Returns their length, and the end of the last one.
+    pub(super) fn fold_lines(&mut self, data: &[u8], limit: usize, lenient: bool) -> (usize, Option<Ending>) {
+        let (mut used, mut ending) = (0, None);
+        while let Some(rest @ [b' ' | b'\t', ..]) = data.get(used..) {
+            let found = if lenient { memchr::memchr2(b'\n', b'\r', rest) } else { memchr::memchr(b'\n', rest) };
+            let (content, total, end) = match found.and_then(|at| rest.split_at_checked(at)) {
+                Some((content, [b'\r', b'\n', ..])) => (content, content.len() + 2, Ending::CrLf),
+                Some(([content @ .., b'\r'], _)) => (content, content.len() + 2, Ending::CrLf),
+                Some((content, [b'\n', ..])) if !lenient => (content, content.len() + 1, Ending::Lf),
+                _ => break,
+            };
+            if total > limit || self.pending.len() + content.len() > limit || lenient && content.contains(&b':') {
+                break;
+            }
+            self.pending.extend_from_slice(content);
+            self.pending_colon = self.pending_colon || content.contains(&b':');
+            used += total;
+            ending = Some(end);
+        }
+        if used > 0 {
+            self.add_raw(data.get(..used).unwrap_or(&[]));
+        }
+        (used, ending)
     }
 
     /// Whether the current field has its colon.
@@ -409,6 +435,22 @@ mod tests {
         let h = parsed(&[b"A: 1", b"  2", b"B", b" : 3"]);
         assert_eq!(h.first(b"A"), Some(&b"1  2"[..]));
         assert_eq!(h.first(b"B"), Some(&b"3"[..]));
+    }
+
+    #[test]
+    fn plain_folded_lines_are_read_at_once() {
+        let folds = |data: &[u8], lenient| {
+            let mut h = parsed(&[]);
+            h.begin(b"A: 1");
+            let (used, ending) = h.fold_lines(data, 20, lenient);
+            (used, ending, h.raw().len(), h.pending[4..].to_vec())
+        };
+        assert_eq!(folds(b" 2\r\n\t3\n 4", false), (7, Some(Ending::Lf), 7, b" 2\t3".to_vec()));
+        assert_eq!(folds(b" 2\r\n\t3\n 4", true), (4, Some(Ending::CrLf), 4, b" 2".to_vec()));
+        assert_eq!(folds(b" 2\r3\r\n", true), (0, None, 0, Vec::new()));
+        assert_eq!(folds(b" :\r\n", true), (0, None, 0, Vec::new()));
+        assert_eq!(folds(b"B: 2\r\n", false), (0, None, 0, Vec::new()));
+        assert_eq!(folds(b" 012345678901234\n 6\n", false).0, 17);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! Header lines are parsed here, because header parsers (`httparse` and others) stop at the first invalid line, and a file must
 //! not hide behind such a line.
 
-use memchr::{memchr, memmem};
+use memchr::memchr;
 
 use crate::param;
 
@@ -253,6 +253,14 @@ impl Multipart {
         let had = self.header.len();
         let room = MAX_HEADER.saturating_sub(had);
         let taken = piece.get(..room).unwrap_or(piece);
+        // Most headers are in one piece and need no copy.
+        if had == 0
+            && !taken.starts_with(b"--")
+            && let Some(end) = find(taken, b"\r\n\r\n")
+        {
+            self.headed(taken.get(..end).unwrap_or(&[]), sink);
+            return end + 4;
+        }
         self.header.extend_from_slice(taken);
         if self.header.len() >= 2 && self.header.starts_with(b"--") {
             self.header = Vec::new();
@@ -260,7 +268,7 @@ impl Multipart {
             return 2usize.saturating_sub(had);
         }
         let from = had.saturating_sub(3);
-        let end = self.header.get(from..).and_then(|h| memmem::find(h, b"\r\n\r\n")).map(|n| from + n);
+        let end = self.header.get(from..).and_then(|h| find(h, b"\r\n\r\n")).map(|n| from + n);
         let Some(end) = end else {
             if taken.len() < piece.len() {
                 self.header = Vec::new();
@@ -270,12 +278,30 @@ impl Multipart {
             return taken.len();
         };
         let header = std::mem::take(&mut self.header);
-        let file = parse_header(header.get(..end).unwrap_or(&[]), sink);
+        self.headed(header.get(..end).unwrap_or(&[]), sink);
+        (end + 4).saturating_sub(had)
+    }
+
+    /// Handles a part's header, without the empty line.
+    fn headed(&mut self, header: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
+        let file = parse_header(header, sink);
         self.state = if file.is_some() { State::File } else { State::Skip };
         self.pending = file.map(|(n, f)| (n.to_vec(), f.to_vec()));
         self.matched = 2;
         self.virtual_break = true;
-        (end + 4).saturating_sub(had)
+    }
+}
+
+/// The place of `wanted`, which begins with a carriage return. In text of a few lines, preparing a search would cost more than
+/// the search.
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr(b'\r', text.get(at..)?)?;
+        if text.get(at..)?.starts_with(wanted) {
+            return Some(at);
+        }
+        at += 1;
     }
 }
 
@@ -285,7 +311,7 @@ fn parse_header<'a>(header: &'a [u8], sink: &mut dyn FnMut(Part<'_>)) -> Option<
     let mut invalid = false;
     let mut rest = Some(header);
     while let Some(text) = rest {
-        let line = match memmem::find(text, b"\r\n") {
+        let line = match find(text, b"\r\n") {
             Some(end) => {
                 rest = text.get(end + 2..);
                 text.get(..end).unwrap_or(&[])

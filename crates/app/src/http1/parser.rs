@@ -348,7 +348,11 @@ impl Http1Parser {
                 return self.too_long(dir);
             }
             if headers.fold(content, limit) {
-                return Step::Used(total);
+                let (more, ending) = headers.fold_lines(data.get(total..).unwrap_or(&[]), limit, lenient);
+                if let Some(ending) = ending {
+                    self.side(dir).last = ending;
+                }
+                return Step::Used(total + more);
             }
         }
         let flags = headers.finish(server.headers_limit);

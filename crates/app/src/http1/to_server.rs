@@ -75,7 +75,12 @@ impl Http1Parser {
             }
         }
         let mut normal = Vec::new();
-        let flags = uri::normalise(request::part(&tx.request.line, parsed.uri), server, &mut normal);
+        let target = uri::split(request::part(&tx.request.line, parsed.uri));
+        let (flags, path) = uri::normalise_parts(&target, server, &mut normal);
+        // Any other path is not one on its own: its beginning may be a scheme.
+        if target.path.is_some_and(|p| p.first() == Some(&b'/')) {
+            tx.path_in_uri = Some((path.start as u32, path.len() as u32));
+        }
         if flags.double_encoded {
             events.push(Event::DoubleEncodedUri);
         }

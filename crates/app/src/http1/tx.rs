@@ -46,6 +46,8 @@ pub struct Http1Tx {
     pub(super) old: bool,
     /// Normalised request target.
     pub(super) uri: Vec<u8>,
+    /// The place and length of the path in it; `None` if the path is normalised on demand.
+    pub(super) path_in_uri: Option<(u32, u32)>,
     /// Normalised host; empty if there is none.
     pub(super) host: Vec<u8>,
     /// Host as in the request, without normalisation.
@@ -107,6 +109,9 @@ impl Http1Tx {
     pub(super) fn path(&self, server: &ServerConfig) -> Vec<u8> {
         if self.unmatched {
             return NOT_SEEN.to_vec();
+        }
+        if let Some(path) = self.path_in_uri {
+            return part(&self.uri, path).to_vec();
         }
         let raw = self.uri_raw();
         let mut out = Vec::new();

@@ -5,6 +5,8 @@
 //! `double-decode-path` decodes the result again. The query is only decoded. All steps work in place in the output, which only
 //! shrinks, so the work is linear in the length of the target.
 
+use std::ops::Range;
+
 use super::bestfit::best_fit;
 use super::config::{InvalidEncoding, PathConfig, ServerConfig};
 use super::host;
@@ -44,14 +46,18 @@ pub struct UriFlags {
 /// Appends the normalised request target to `out`: the value of `http.uri`. It is at most three bytes longer than `raw`, and
 /// never longer without `uri-include-all`. It does not handle the authority of a `CONNECT` request: see [`host::connect`].
 pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFlags {
-    let uri = split(raw);
-    let mut flags = UriFlags::default();
+    normalise_parts(&split(raw), config, out).0
+}
+
+/// As [`normalise`], for a target that was split. Also returns the place of the normalised path in `out`.
+pub(super) fn normalise_parts(uri: &Uri<'_>, config: &ServerConfig, out: &mut Vec<u8>) -> (UriFlags, Range<usize>) {
+    let (mut flags, mut place) = (UriFlags::default(), 0..0);
     if config.uri_include_all {
-        include_authority(&uri, out, &mut flags);
+        include_authority(uri, out, &mut flags);
     } else if uri.host.is_some() {
         // Only the validity matters, so the bytes are removed again.
         let start = out.len();
-        flags.host_invalid = !host::normalise_uri_host(&uri, out).1;
+        flags.host_invalid = !host::normalise_uri_host(uri, out).1;
         out.truncate(start);
     }
     if let Some(path) = uri.path {
@@ -65,6 +71,7 @@ pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFla
             flags.double_encoded |= decode_percent(out, start, false);
         }
         flags.null = out.get(start..).is_some_and(|path| memchr::memchr(0, path).is_some());
+        place = start..out.len();
     }
     if let Some(query) = uri.query {
         out.push(b'?');
@@ -83,7 +90,7 @@ pub fn normalise(raw: &[u8], config: &ServerConfig, out: &mut Vec<u8>) -> UriFla
         let u = config.path.u_encoding.then_some(config.path.replacement);
         decode_plain(out, start, false, u);
     }
-    flags
+    (flags, place)
 }
 
 /// Appends scheme, user and host. Like in `http.host`, the port is omitted.
