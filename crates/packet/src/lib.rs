@@ -48,7 +48,7 @@ pub use config::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 pub use counters::DecodeCounters;
 pub use decoder::Decoder;
 pub use event::DecodeEvent;
-pub use keyed::{KeyedHash, KeyedHasher, KeyedMap, KeyedSet};
+pub use keyed::{KeyedHash, KeyedMap, KeyedSet};
 pub use packet::{
     Completed, Ethernet, Frame, L3, L4, LinkType, MAX_EVENTS, Packet, PacketEvents, PacketSink, PacketSource, Refused,
     Time, Vlans, ipv4_option, ipv6_ext,
