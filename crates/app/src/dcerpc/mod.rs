@@ -7,7 +7,6 @@
 mod buffers;
 pub(crate) mod bytes;
 pub(crate) mod call;
-mod config;
 pub mod events;
 mod open;
 mod parser;
@@ -23,8 +22,8 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Protocol};
 
+pub use crate::config::dcerpc::Config;
 pub(crate) use buffers::interface;
-pub use config::Config;
 
 /// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;

@@ -7,11 +7,11 @@ use crate::config::AppLogOptions;
 use crate::registry::AppProto;
 use crate::tx::LogFor;
 
-use super::config::{LogOptions, Version};
 use super::message::{Message, Rdata, Record, Section, Text};
 use super::rdata::{options as edns, strings};
 use super::rrtype::{self, types};
 use super::tx::Dns;
+use crate::config::dns::{LogOptions, Version};
 
 /// The direction whose addresses an event shows: that of the message; in the older format, that of the flow.
 pub(super) fn direction(tx: &Dns, options: &AppLogOptions) -> Direction {

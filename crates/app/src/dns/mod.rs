@@ -4,7 +4,6 @@
 //! other. [`message`] parses a message once into a few tables. Rules and logs use the valid part, even if the rest is invalid.
 
 mod buffers;
-mod config;
 pub mod events;
 mod log;
 mod mdns;
@@ -22,8 +21,8 @@ mod words;
 use crate::conversation::parser;
 use crate::registry::{AppProto, Protocol};
 
+pub use crate::config::dns::{Config, LogOptions, Version};
 pub(crate) use buffers::{ALL_BUFFERS as BUFFERS, ALL_NUMBERS as NUMBERS};
-pub use config::{Config, LogOptions, Version};
 pub use mdns::PROTOCOL as MDNS;
 use parser::DnsFlow;
 pub(crate) use tx::{DnsTx, carried};

@@ -9,7 +9,6 @@
 //! connection, whatever address they announce. Otherwise one host could make any connection of its peer count as a transfer.
 
 mod address;
-mod config;
 pub mod events;
 mod line;
 mod log;
@@ -24,7 +23,7 @@ use crate::parser::Parser;
 use crate::registry::{AppProto, Opening, Protocol};
 use crate::tx::{BufferDef, BufferKind, NumberDef};
 
-pub use config::Config;
+pub use crate::config::ftp::Config;
 pub use tx::FtpTx;
 
 /// Progress of a transaction: the command, or a reply, is complete. Indexes in the states of [`PROTOCOL`].

@@ -1,9 +1,9 @@
 //! Bodies: decoded into an inspection window and a file.
 
 use crate::arguments::Arguments;
+use crate::config::http1::ServerConfig;
 use crate::decompress::{BOMB_RATIO, Decoder, SCRATCH, Status, codings};
 use crate::file::Files;
-use crate::http1::config::ServerConfig;
 use crate::http1::events::Event;
 use crate::parser::Shared;
 use crate::window::Window;

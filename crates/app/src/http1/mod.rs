@@ -5,7 +5,6 @@ mod bestfit;
 pub(crate) mod body;
 mod buffers;
 mod chunked;
-mod config;
 pub mod events;
 mod header_index;
 mod headers;
@@ -30,8 +29,8 @@ use crate::registry::{AppProto, Protocol};
 
 pub(crate) use log::forwarded_address;
 
+pub use crate::config::http1::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig};
 pub use crate::decompress::swf::SwfConfig;
-pub use config::{Config, InvalidEncoding, LogOptions, PathConfig, Personality, ServerConfig};
 pub use tx::Http1Tx;
 
 /// Progress of a transaction: indexes in the states of [`PROTOCOL`].

@@ -17,7 +17,6 @@ use crate::tx_list::{TxList, transactions_in_list};
 
 use super::body::Framing;
 use super::chunked::Chunk;
-use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{FieldFlags, is_token, trim};
 use super::line::{Ending, is_blank, next_line};
@@ -25,6 +24,7 @@ use super::request;
 use super::response::is_status;
 use super::tx::Http1Tx;
 use super::{BODY, COMPLETE, TRAILER};
+use crate::config::http1::ServerConfig;
 
 /// The position in a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,7 +7,6 @@ use crate::registry;
 
 use super::body::{FileWish, Framing};
 use super::chunked::Chunk;
-use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::line::{Ending, is_blank, next_line};
@@ -16,6 +15,7 @@ use super::request::{self, Version, says};
 use super::response;
 use super::tx::Http1Tx;
 use super::{COMPLETE, HEADERS, LINE, RESPONSE_FRAME};
+use crate::config::http1::ServerConfig;
 use crate::param::{ContentRange, RangeNumbers, disposition_filename, range_numbers};
 
 const DIR: Direction = Direction::ToClient;

@@ -7,7 +7,6 @@ use crate::parser::{Outcome, Parse};
 
 use super::body::{FileWish, Framing};
 use super::chunked::Chunk;
-use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::trim;
 use super::line::{is_blank, next_line};
@@ -15,6 +14,7 @@ use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::{Http1Tx, Message};
 use super::{HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
+use crate::config::http1::ServerConfig;
 
 const DIR: Direction = Direction::ToServer;
 

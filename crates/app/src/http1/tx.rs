@@ -12,12 +12,12 @@ use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
 use super::body::{Body, BodyCx};
-use super::config::ServerConfig;
 use super::events::Event;
 use super::headers::{Headers, trim};
 use super::request::{RequestLine, part};
 use super::response::StatusLine;
 use super::{host, uri};
+use crate::config::http1::ServerConfig;
 
 /// One side of a transaction.
 #[derive(Debug, Default)]

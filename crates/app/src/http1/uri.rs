@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use super::bestfit::best_fit;
-use super::config::{InvalidEncoding, PathConfig, ServerConfig};
 use super::host;
+use crate::config::http1::{InvalidEncoding, PathConfig, ServerConfig};
 
 pub use super::host::normalise_host;
 
@@ -423,8 +423,8 @@ fn decode_plain(out: &mut Vec<u8>, start: usize, plus: bool, u: Option<u8>) -> b
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::config::Personality;
     use super::*;
+    use crate::config::http1::Personality;
 
     fn norm(raw: &[u8], config: &ServerConfig) -> (Vec<u8>, UriFlags) {
         let mut out = b"before".to_vec();

@@ -6,7 +6,6 @@
 //! continues as `doh2`: the same transactions, with the buffers of DNS in addition.
 
 mod buffers;
-mod config;
 mod doh;
 pub mod events;
 mod fields;
@@ -29,7 +28,7 @@ use crate::declare::{Setting, Unit};
 use crate::parser::Parser;
 use crate::registry::{AppProto, Handover, Opening, Protocol};
 
-pub use config::Config;
+pub use crate::config::http2::Config;
 pub use grpc::STATUS as GRPC_STATUS;
 pub use tx::Http2Tx;
 

@@ -20,10 +20,10 @@ use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
-use super::config::Config;
 use super::events::Event;
 use super::fields::Fields;
 use super::{BODY, COMPLETE, HEADERS, doh, grpc};
+use crate::config::http2::Config;
 
 /// The limit of values of one kind that wait for rules in a direction; further ones are dropped.
 const VALUES_MAX: usize = 256;

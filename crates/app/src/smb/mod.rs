@@ -10,7 +10,6 @@
 
 mod auth;
 mod buffers;
-mod config;
 pub mod events;
 mod header;
 mod log;
@@ -32,7 +31,7 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Protocol};
 
-pub use config::{Config, LogOptions, kinds};
+pub use crate::config::smb::{Config, LogOptions, kinds};
 
 /// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;

@@ -8,9 +8,9 @@ use crate::dcerpc::call::Call;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 
 use super::auth::{Kerberos, Ntlmssp};
-use super::config::kinds;
 use super::events::Event;
 use super::header::Status;
+use crate::config::smb::kinds;
 use crate::file::track::Track;
 
 /// A file identifier: 16 bytes in SMB2, 2 in SMB1.

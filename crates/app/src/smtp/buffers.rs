@@ -5,10 +5,10 @@ use margay_flow::Direction;
 use crate::mime::Status;
 use crate::tx::{BufferKind, Found};
 
-use super::config::MailField;
 use super::mail::Mail;
 use super::tx::SmtpTx;
 use super::{COMPLETE, HEADER};
+use crate::config::smtp::MailField;
 
 buffers! {
     Helo "smtp.helo" Single Some(0), None;

@@ -6,9 +6,9 @@ use md5::{Digest, Md5};
 use crate::config::AppLogOptions;
 use crate::tx::LogFor;
 
-use super::config::MailField;
 use super::mail::Mail;
 use super::tx::SmtpTx;
+use crate::config::smtp::MailField;
 
 /// Appends `"smtp":{...}` and `"email":{...}`. Only the transaction's own event has the members that `extended`, `custom` and
 /// `md5` add.

@@ -12,7 +12,7 @@ use crate::file::Files;
 use crate::mime::{Message, Part, Problem, Status};
 use crate::parser::Parse;
 
-use super::config::{Config, MailField};
+use crate::config::smtp::{Config, MailField};
 
 /// The limit of fields; further ones are dropped.
 const MAX_FIELDS: usize = 128;

@@ -6,7 +6,6 @@
 
 mod buffers;
 mod command;
-mod config;
 mod doubt;
 pub mod events;
 mod line;
@@ -23,8 +22,8 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Opening, Protocol};
 
+pub use crate::config::smtp::{Config, LogOptions, MailField};
 pub(crate) use buffers::{EMAIL, email as email_buffer};
-pub use config::{Config, LogOptions, MailField};
 pub(crate) use log::email as log_email;
 pub use tx::SmtpTx;
 

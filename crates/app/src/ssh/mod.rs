@@ -17,6 +17,7 @@ use crate::parser::Parser;
 use crate::registry::{AppProto, Opening, Protocol};
 use crate::tx::NumberDef;
 
+pub use crate::config::ssh::{Config, EncryptionHandling};
 pub use tx::SshTx;
 
 /// Progress of a transaction: indexes in the states of [`PROTOCOL`].
@@ -41,27 +42,6 @@ enum Event {
     LongBanner,
     InvalidRecord,
     LongKexRecord,
-}
-
-/// How to continue once both directions are encrypted (`encryption-handling`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum EncryptionHandling {
-    /// Stop inspecting the payload.
-    #[default]
-    TrackOnly,
-    /// Bypass the flow.
-    Bypass,
-    /// Continue as before.
-    Full,
-}
-
-/// Settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Config {
-    /// Whether HASSH fingerprints are computed.
-    pub hassh: bool,
-    /// How to continue once both directions are encrypted.
-    pub encryption: EncryptionHandling,
 }
 
 /// SSH.

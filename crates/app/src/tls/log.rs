@@ -7,9 +7,9 @@ use crate::script::Answer;
 use crate::tx::LogFor;
 
 use super::cert::Certificate;
-use super::config::{Field, Fields, LogOptions};
 use super::ja;
 use super::tx::{Side, TlsTx};
+use crate::config::tls::{Field, Fields, LogOptions};
 
 /// Whether the session has an event of its own. Without a hello there is nothing to log.
 pub(super) fn is_logged(tx: &TlsTx, options: &LogOptions) -> bool {

@@ -9,7 +9,6 @@
 
 mod buffers;
 pub mod cert;
-mod config;
 pub mod events;
 mod handshake;
 pub mod hello;
@@ -30,7 +29,7 @@ use crate::config::AppConfig;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Handover, Opening, Protocol};
 
-pub use config::{Config, Encryption, Field, Fields, LogOptions};
+pub use crate::config::tls::{Config, Encryption, Field, Fields, LogOptions};
 pub use tx::{Side, TlsTx};
 
 /// Progress of the client: indexes in the states of [`PROTOCOL`].

@@ -8,7 +8,6 @@ use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::registry::AppProto;
 use crate::tx::Transaction;
 
-use super::config::{Config, Encryption};
 use super::events::Event;
 use super::handshake::{self, HEAD_LEN as HEAD_MESSAGE};
 use super::record::{HEAD_LEN, Head, RECORD_MAX, kind};
@@ -20,6 +19,7 @@ use super::{
     HEARTBEAT_FRAME, PDU_FRAME, SERVER_CERT, SERVER_FINISHED, SERVER_HANDSHAKE, SERVER_HELLO, SSLV2_HEADER_FRAME,
     SSLV2_PDU_FRAME,
 };
+use crate::config::tls::{Config, Encryption};
 
 /// The limit for reassembling a handshake message. A longer one is skipped, with an event.
 const MESSAGE_MAX: usize = 128 << 10;

@@ -3,10 +3,10 @@
 use margay_flow::Direction;
 
 use super::{Http1Parser, State, Step};
+use crate::config::http1::ServerConfig;
 use crate::http1::TRAILER;
 use crate::http1::body::Framing;
 use crate::http1::chunked::{self, Chunk};
-use crate::http1::config::ServerConfig;
 use crate::http1::events::Event;
 use crate::http1::line::{Ending, Line, next_line};
 use crate::parser::{Outcome, Parse};

@@ -1,6 +1,6 @@
 //! Settings of HTTP/2.
 
-use crate::http1::ServerConfig;
+use super::http1::ServerConfig;
 
 /// Settings.
 #[derive(Debug, Clone)]

@@ -37,7 +37,7 @@ pub struct Config {
 
 impl Config {
     /// The limits of bytes and chunks that may wait for a direction's files.
-    pub(super) fn queue_limits(&self, dir: Direction) -> (usize, u32) {
+    pub(crate) fn queue_limits(&self, dir: Direction) -> (usize, u32) {
         match dir {
             Direction::ToServer => (self.max_write_queue_size as usize, self.max_write_queue_cnt),
             Direction::ToClient => (self.max_read_queue_size as usize, self.max_read_queue_cnt),

@@ -1,4 +1,17 @@
 //! Settings of the application layer and of its outputs.
+//!
+//! A protocol's settings are declared ([`crate::Protocol::settings`]). Protocols whose settings are more than numbers have a
+//! file here, which only the protocol and [`AppConfig`] use.
+
+pub(crate) mod dcerpc;
+pub(crate) mod dns;
+pub(crate) mod ftp;
+pub(crate) mod http1;
+pub(crate) mod http2;
+pub(crate) mod smb;
+pub(crate) mod smtp;
+pub(crate) mod ssh;
+pub(crate) mod tls;
 
 use crate::declare::Values;
 use crate::recognise::Recogniser;
@@ -16,23 +29,23 @@ pub struct AppConfig {
     /// The limits that apply if a rule inspects arguments (`app-layer.protocols.http.arguments`).
     pub argument_limits: ArgLimits,
     /// HTTP/1.
-    pub http1: crate::http1::Config,
+    pub http1: http1::Config,
     /// HTTP/2.
-    pub http2: crate::http2::Config,
+    pub http2: http2::Config,
     /// DNS and multicast DNS.
-    pub dns: crate::dns::Config,
+    pub dns: dns::Config,
     /// DCE/RPC.
-    pub dcerpc: crate::dcerpc::Config,
+    pub dcerpc: dcerpc::Config,
     /// FTP.
-    pub ftp: crate::ftp::Config,
+    pub ftp: ftp::Config,
     /// SMB.
-    pub smb: crate::smb::Config,
+    pub smb: smb::Config,
     /// SMTP.
-    pub smtp: crate::smtp::Config,
+    pub smtp: smtp::Config,
     /// SSH.
-    pub ssh: crate::ssh::Config,
+    pub ssh: ssh::Config,
     /// TLS.
-    pub tls: crate::tls::Config,
+    pub tls: tls::Config,
     /// Files.
     pub files: crate::file::FileConfig,
     /// Settings that protocols declare ([`crate::Protocol::settings`]).
@@ -72,15 +85,15 @@ impl Default for AppConfig {
 #[derive(Debug, Clone)]
 pub struct AppLogOptions {
     /// HTTP.
-    pub http: crate::http1::LogOptions,
+    pub http: http1::LogOptions,
     /// DNS.
-    pub dns: crate::dns::LogOptions,
+    pub dns: dns::LogOptions,
     /// SMB.
-    pub smb: crate::smb::LogOptions,
+    pub smb: smb::LogOptions,
     /// SMTP.
-    pub smtp: crate::smtp::LogOptions,
+    pub smtp: smtp::LogOptions,
     /// TLS.
-    pub tls: crate::tls::LogOptions,
+    pub tls: tls::LogOptions,
     /// Files.
     pub files: crate::file::FileLogOptions,
     /// Alerts: bodies in base64 (`http-body`), as `http_request_body` and `http_response_body`.
