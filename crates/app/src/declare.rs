@@ -4,7 +4,7 @@
 
 use margay_json::Json;
 
-use crate::tx::{BufferDef, BufferKind, NumberDef};
+use crate::buffer::{BufferDef, BufferKind, NumberDef};
 
 /// The directions of a flow in which a keyword has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

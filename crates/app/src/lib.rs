@@ -16,13 +16,16 @@
 #[macro_use]
 mod tables;
 
+mod answer;
 mod arguments;
 
 pub mod bacnet;
 mod ber;
 pub mod bittorrent_dht;
+mod buffer;
 pub mod bytes;
 mod cache;
+pub mod certificates;
 pub mod config;
 pub mod conversation;
 pub mod dcerpc;

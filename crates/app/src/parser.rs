@@ -6,13 +6,12 @@ use std::ops::Range;
 use margay_flow::{Direction, FlowCore};
 use margay_packet::Time;
 
+use crate::certificates::CertificateStore;
 use crate::config::AppConfig;
 use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
 use crate::registry::{AppProto, protocol};
-use crate::session::ParserError;
-use crate::tls::store::CertificateStore;
 use crate::tx::Transaction;
 
 /// Counters of the application layer, indexed by [`AppProto`]. Each worker has its own.
@@ -104,6 +103,19 @@ impl AppCounters {
         }
         *total = if leave { total.saturating_sub(held) } else { total.saturating_add(held) };
     }
+}
+
+/// Why a parser gave up on its flow, or over UDP on a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParserError {
+    /// A gap in data that the parser needs (`app_layer.error.*.gap`).
+    Gap,
+    /// The data is not valid for the protocol (`app_layer.error.*.parser`).
+    Parser,
+    /// The parser needed memory after the application layer reached its limit (`app_layer.error.*.alloc`).
+    Alloc,
+    /// The parser left more data unconsumed than the engine buffers (`app_layer.error.*.internal`).
+    Internal,
 }
 
 /// A parser's requests to the engine, valid for the rest of the flow.

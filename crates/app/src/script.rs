@@ -2,40 +2,10 @@
 
 use margay_flow::Direction::{self, ToClient, ToServer};
 
-use crate::tx::{BufferDef, Transaction};
+use crate::buffer::BufferDef;
+use crate::tx::Transaction;
 
-/// An answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// The value does not exist.
-    Nothing,
-    /// Text or bytes.
-    Bytes(Vec<u8>),
-    /// A number.
-    Int(i64),
-    /// A floating-point number.
-    Number(f64),
-    /// A truth value.
-    Bool(bool),
-    /// A list.
-    List(Vec<Answer>),
-    /// Values by name.
-    Table(Vec<(Vec<u8>, Answer)>),
-    /// Several return values.
-    Several(Vec<Answer>),
-}
-
-impl Answer {
-    /// Bytes, or `Nothing`.
-    pub fn bytes(b: Option<&[u8]>) -> Answer {
-        b.map_or(Answer::Nothing, |b| Answer::Bytes(b.to_vec()))
-    }
-
-    /// Text.
-    pub fn text(s: &str) -> Answer {
-        Answer::Bytes(s.as_bytes().to_vec())
-    }
-}
+pub use crate::answer::Answer;
 
 /// A buffer of a transaction, by its rule keyword.
 pub(crate) fn buffer(tx: &dyn Transaction, buffers: &[BufferDef], name: &str, dir: Direction) -> Answer {

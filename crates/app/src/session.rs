@@ -7,6 +7,8 @@ use crate::parser::{Outcome, Parse, Parser};
 use crate::recognise::{RecogniseState, Recognised, is_told_in};
 use crate::registry::{AppProto, Opening, Protocol, declaration, protocol};
 
+pub use crate::parser::ParserError;
+
 /// Protocol anomalies of a flow. Rules match them as packet events, `app-layer-event:applayer_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -52,19 +54,6 @@ impl SessionEvent {
     pub const fn bit(self) -> u8 {
         1 << self as u8
     }
-}
-
-/// Why a parser gave up on its flow, or over UDP on a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParserError {
-    /// A gap in data that the parser needs (`app_layer.error.*.gap`).
-    Gap,
-    /// The data is not valid for the protocol (`app_layer.error.*.parser`).
-    Parser,
-    /// The parser needed memory after the application layer reached its limit (`app_layer.error.*.alloc`).
-    Alloc,
-    /// The parser left more data unconsumed than the engine buffers (`app_layer.error.*.internal`).
-    Internal,
 }
 
 /// A flow's application layer.

@@ -5,145 +5,15 @@ use std::fmt::Debug;
 use margay_flow::Direction;
 use margay_json::Json;
 
+use crate::answer::Answer;
+use crate::certificates::{CertificateStore, Occasion};
 use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
 use crate::registry::AppProto;
-use crate::script::Answer;
-use crate::tls::store::{CertificateStore, Occasion};
 use crate::window::WindowLimits;
 
-/// How many values a buffer has, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BufferKind {
-    /// One value, complete once the transaction reaches its progress.
-    Single,
-    /// A list, read by index from 0 until an index has no value.
-    Multi,
-    /// A list that can grow until the transaction ends. Rules inspect it at its progress and again at the end.
-    Growing,
-    /// Streamed data: each inspection sees a window of it.
-    Stream,
-}
-
-impl BufferKind {
-    /// Whether the buffer is a list.
-    pub const fn is_several(self) -> bool {
-        matches!(self, BufferKind::Multi | BufferKind::Growing)
-    }
-
-    /// Whether values can be added until the transaction ends.
-    pub const fn grows(self) -> bool {
-        matches!(self, BufferKind::Stream | BufferKind::Growing)
-    }
-}
-
-/// A buffer that rules can match.
-#[derive(Debug, Clone, Copy)]
-pub struct BufferDef {
-    /// Name in rules (`http.uri`). The rule language makes a sticky buffer of it, unless a table of keywords says more about it.
-    pub name: &'static str,
-    /// Other names of that keyword.
-    pub also: &'static [&'static str],
-    /// Number for [`Transaction::buffer`]; below 64 within a protocol.
-    pub id: u8,
-    /// By [`Direction::index`]: the progress from which it is available, `None` if the direction has no such buffer. A buffer
-    /// is complete once the transaction is past that progress, or at its end. Rules inspect a `Single` or `Multi` buffer when
-    /// [`TxBase::progress`] is at least this.
-    pub progress: [Option<u8>; 2],
-    /// How many values it has, and when.
-    pub kind: BufferKind,
-    /// The form of its text.
-    pub form: Form,
-    /// What the parser computes for it only if somebody asks.
-    pub extra: Option<Extra>,
-}
-
-impl BufferDef {
-    /// A buffer of any bytes that costs nothing extra, for declarations to say what differs.
-    pub const PLAIN: BufferDef = BufferDef {
-        name: "",
-        also: &[],
-        id: 0,
-        progress: [None; 2],
-        kind: BufferKind::Single,
-        form: Form::Any,
-        extra: None,
-    };
-}
-
-/// The form that a buffer's text always has. Rules bring their contents into it, and refuse those that can never match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Any bytes.
-    Any,
-    /// An MD5 digest: 32 hexadecimal digits in lower case.
-    Md5 {
-        /// Suricata's module for messages.
-        module: &'static str,
-        /// What messages call it.
-        called: &'static str,
-        /// A content with other characters is an error, not only a warning.
-        strict: bool,
-    },
-    /// A SHA-1 digest: 20 pairs of hexadecimal digits in lower case, with colons between them.
-    Fingerprint {
-        /// Suricata's module for messages.
-        module: &'static str,
-    },
-    /// A serial number: pairs of hexadecimal digits in upper case, with colons between them.
-    Serial {
-        /// Suricata's module for messages.
-        module: &'static str,
-    },
-}
-
-/// What a parser computes only if a rule or an output asks for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extra {
-    /// JA3 and JA3S fingerprints.
-    Ja3,
-    /// JA4 fingerprints.
-    Ja4,
-    /// HASSH fingerprints.
-    Hassh,
-    /// The arguments of HTTP requests.
-    Arguments,
-}
-
-/// A number that rules can match: a code, a version, a bit set, or 1 for a property that holds.
-#[derive(Debug, Clone, Copy)]
-pub struct NumberDef {
-    /// The keyword's canonical name in rules (`dns.opcode`).
-    pub name: &'static str,
-    /// Number for [`Transaction::number`].
-    pub id: u8,
-    /// As [`BufferDef::progress`].
-    pub progress: [Option<u8>; 2],
-}
-
-impl NumberDef {
-    /// The progress of a number that can change at any time: a failed check may succeed later.
-    pub const ANY_STATE: u8 = u8::MAX;
-}
-
-/// A buffer's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found<'a> {
-    /// The bytes.
-    pub data: &'a [u8],
-    /// Stream offset of the first byte for [`BufferKind::Stream`]; otherwise 0.
-    pub offset: u64,
-    /// Whether the data is complete.
-    pub end: bool,
-}
-
-impl<'a> Found<'a> {
-    /// A complete buffer.
-    pub const fn whole(data: &'a [u8]) -> Self {
-        Found { data, offset: 0, end: true }
-    }
-}
+pub use crate::buffer::{ABSENT, BufferDef, BufferKind, Extra, Form, Found, NumberDef};
 
 /// Detection's state of a transaction in one direction. Only detection writes it.
 #[derive(Debug, Clone, Default)]
@@ -265,9 +135,6 @@ impl TxBase {
         }
     }
 }
-
-/// The value of a list index that has no number: no rule check matches it.
-pub const ABSENT: u64 = u64::MAX;
 
 /// The event that a log is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use margay_app::Extra;
+use margay_app::certificates::CertificateStore;
 use margay_app::file::FileEngine;
-use margay_app::tls::store::CertificateStore;
 use margay_config::{Capture, Checksums, Cli, Command, Config, Own, RuleFiles, RunOptions};
 use margay_detect::{Detect, DetectState};
 use margay_flow::FlowTable;

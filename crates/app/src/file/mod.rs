@@ -40,7 +40,7 @@ use std::sync::Arc;
 use margay_flow::Direction;
 use margay_packet::Time;
 
-use crate::tx::Found;
+use crate::buffer::Found;
 use crate::window::{Window, WindowLimits};
 
 pub use engine::{FileConfig, FileCounters, FileEngine, FileWants, FlowFiles};

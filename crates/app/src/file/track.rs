@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use margay_flow::Direction;
 
-use super::Files;
-use crate::parser::Parse;
+use super::{FileConfig, FileEngine, Files};
 
 /// An anomaly of a read or a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +40,9 @@ pub(crate) struct Track {
 }
 
 /// The context for reassembling a file.
-pub(crate) struct FileCx<'a, 'b> {
-    pub cx: &'a mut Parse<'b>,
+pub(crate) struct FileCx<'a> {
+    pub engine: &'a mut FileEngine,
+    pub config: &'a FileConfig,
     pub files: &'a mut Files,
     pub budget: &'a mut Budget,
     pub dir: Direction,
@@ -50,16 +50,14 @@ pub(crate) struct FileCx<'a, 'b> {
     pub limits: (usize, u32),
 }
 
-impl FileCx<'_, '_> {
+impl FileCx<'_> {
     fn append(&mut self, data: &[u8]) {
-        let config = self.cx.config;
         // The file applies its own limits on storing and following data.
-        self.files.append(&mut self.cx.shared.files, &config.files, self.dir, data);
+        self.files.append(self.engine, self.config, self.dir, data);
     }
 
     fn gap(&mut self, len: u64) {
-        let config = self.cx.config;
-        self.files.gap(&mut self.cx.shared.files, &config.files, self.dir, len);
+        self.files.gap(self.engine, self.config, self.dir, len);
     }
 }
 
@@ -81,7 +79,7 @@ impl Track {
     }
 
     /// Begins a chunk of `len` bytes at `offset`. Anomalies are added to `odd`.
-    pub(crate) fn begin(&mut self, f: &mut FileCx<'_, '_>, offset: u64, len: u64, odd: &mut Vec<Odd>) -> Place {
+    pub(crate) fn begin(&mut self, f: &mut FileCx<'_>, offset: u64, len: u64, odd: &mut Vec<Odd>) -> Place {
         if offset <= self.next {
             if offset < self.next && len > 0 {
                 odd.push(Odd::Overlap);
@@ -116,7 +114,7 @@ impl Track {
     }
 
     /// Handles data of a chunk at file offset `at`.
-    pub(crate) fn data(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, data: &[u8]) {
+    pub(crate) fn data(&mut self, f: &mut FileCx<'_>, place: Place, at: u64, data: &[u8]) {
         match place {
             Place::Dropped => {}
             Place::Waits(offset) => {
@@ -139,7 +137,7 @@ impl Track {
     }
 
     /// Appends waiting data in order; with `holes`, all of it, because the missing data will not come.
-    fn drain(&mut self, f: &mut FileCx<'_, '_>, holes: bool) {
+    fn drain(&mut self, f: &mut FileCx<'_>, holes: bool) {
         while let Some(entry) = self.queue.first_entry() {
             let at = *entry.key();
             if at > self.next && !holes {
@@ -163,7 +161,7 @@ impl Track {
     }
 
     /// Handles a gap of a chunk at file offset `at`, with `left` bytes to follow. Returns the handling of those bytes.
-    pub(crate) fn gap(&mut self, f: &mut FileCx<'_, '_>, place: Place, at: u64, len: u64, left: u64) -> Place {
+    pub(crate) fn gap(&mut self, f: &mut FileCx<'_>, place: Place, at: u64, len: u64, left: u64) -> Place {
         let behind = at.saturating_add(len);
         match place {
             Place::Dropped => Place::Dropped,
@@ -181,11 +179,10 @@ impl Track {
     }
 
     /// Ends the file.
-    pub(crate) fn finish(&mut self, f: &mut FileCx<'_, '_>) {
+    pub(crate) fn finish(&mut self, f: &mut FileCx<'_>) {
         self.drain(f, true);
-        let config = f.cx.config;
         if f.files.is_open(f.dir) {
-            f.files.close(&mut f.cx.shared.files, &config.files, f.dir, false);
+            f.files.close(f.engine, f.config, f.dir, false);
         }
     }
 

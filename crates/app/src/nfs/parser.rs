@@ -557,7 +557,7 @@ impl Nfs {
         &mut self,
         turn: &mut Turn<'_, '_, Exchange>,
         id: u64,
-        f: impl FnOnce(&mut Transfer, &mut FileCx<'_, '_>, &mut Vec<Odd>) -> T,
+        f: impl FnOnce(&mut Transfer, &mut FileCx<'_>, &mut Vec<Odd>) -> T,
     ) -> Option<T> {
         let Nfs { budgets, limits, .. } = self;
         let (tx, cx) = turn.tx_and_parse(id)?;
@@ -566,8 +566,9 @@ impl Nfs {
         let TxBase { files, .. } = &mut tx.base;
         let i = dir.index();
         // Anomalies have no event: the file shows its gaps.
-        let made =
-            f(transfer, &mut FileCx { cx, files, budget: &mut budgets[i], dir, limits: limits[i] }, &mut Vec::new());
+        let (engine, config) = (&mut cx.shared.files, &cx.config.files);
+        let mut file = FileCx { engine, config, files, budget: &mut budgets[i], dir, limits: limits[i] };
+        let made = f(transfer, &mut file, &mut Vec::new());
         tx.touch(dir);
         Some(made)
     }
@@ -578,7 +579,7 @@ impl Nfs {
         let place = self.with_file(turn, id, |transfer, f, odd| {
             // The first data creates the file.
             if f.files.is_empty() {
-                f.files.open(&mut f.cx.shared.files, &f.cx.config.files, f.dir, &name, None);
+                f.files.open(f.engine, f.config, f.dir, &name, None);
             }
             let place = transfer.track.begin(f, chunk.offset, chunk.len, odd);
             transfer.track.data(f, place, chunk.offset, chunk.data);

@@ -239,7 +239,7 @@ impl SmbParser {
         &mut self,
         cx: &mut Parse<'_>,
         id: u64,
-        f: impl FnOnce(&mut FileAccess, &mut FileCx<'_, '_>, &mut Vec<Odd>),
+        f: impl FnOnce(&mut FileAccess, &mut FileCx<'_>, &mut Vec<Odd>),
     ) {
         let Some(tx) = self.txs.get_mut(id) else { return };
         let SmbTx { base: TxBase { files, .. }, what: What::File(file), .. } = tx else { return };
@@ -249,7 +249,8 @@ impl SmbParser {
         let files: &mut Files = files;
         let mut odd = Vec::new();
         let limits = cx.config.smb.queue_limits(dir);
-        f(file, &mut FileCx { cx, files, budget, dir, limits }, &mut odd);
+        let (engine, config) = (&mut cx.shared.files, &cx.config.files);
+        f(file, &mut FileCx { engine, config, files, budget, dir, limits }, &mut odd);
         for o in odd {
             tx.event(Event::of(o, dir));
         }

@@ -14,6 +14,7 @@ use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::{FromDer, X509CertificateParser, X509Name};
 
 use super::events::Event;
+use crate::certificates::Certificates;
 
 /// The limit of alternative names kept from a certificate; the rest is ignored.
 const NAMES_MAX: usize = 1024;
@@ -122,6 +123,15 @@ impl Chain {
     pub fn fingerprint(&self) -> Option<&str> {
         let der = self.der(0)?;
         Some(self.fingerprint.get_or_init(|| digits(&Sha1::digest(der), false)))
+    }
+
+    /// The chain for the certificate store.
+    pub(super) fn certificates(&self) -> Certificates<'_> {
+        Certificates {
+            chain: (0..).map_while(|i| self.der(i)).collect(),
+            names: self.first.as_deref().map(|c| [&*c.subject, &*c.issuer]),
+            fingerprint: self.fingerprint(),
+        }
     }
 }
 

@@ -19,7 +19,6 @@ mod recognition;
 mod record;
 mod script;
 mod sslv2;
-pub mod store;
 mod tx;
 pub mod version;
 

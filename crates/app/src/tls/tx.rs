@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use margay_flow::Direction;
 use margay_json::Json;
 
+use crate::certificates::{CertificateStore, Occasion};
 use crate::config::AppLogOptions;
 use crate::registry::AppProto;
 use crate::script::Answer;
@@ -14,7 +15,6 @@ use super::cert::Chain;
 use super::events::Event;
 use super::hello::Hello;
 use super::ja;
-use super::store::{CertificateStore, Occasion};
 use super::version::Version;
 use super::{CLIENT_FINISHED, CLIENT_HANDSHAKE, SERVER_FINISHED, SERVER_HANDSHAKE, buffers, log};
 
@@ -179,8 +179,8 @@ impl Transaction for TlsTx {
     fn inspected(&mut self, _dir: Direction) {}
 
     fn store_certificates(&self, dir: Direction, store: &mut CertificateStore, occasion: &Occasion<'_>) {
-        if let Some(chain) = self.side(dir).chain.as_ref().filter(|c| !c.is_empty()) {
-            store.store(chain, dir, occasion);
+        if let Some(chain) = self.side(dir).chain.as_ref().filter(|c| !c.is_empty() && store.dir.is_some()) {
+            store.store(&chain.certificates(), dir, occasion);
         }
     }
 

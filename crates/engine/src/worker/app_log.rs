@@ -1,8 +1,8 @@
 //! Logs a flow's transactions, with their files and events, when they are complete, and frees those that are no longer
 //! needed.
 
+use margay_app::certificates::Occasion;
 use margay_app::session::SessionEvent;
-use margay_app::tls::store::Occasion;
 use margay_app::{AppProto, Protocol, Transaction, TxBase, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};

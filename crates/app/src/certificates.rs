@@ -11,8 +11,6 @@ use margay_flow::{Direction, FlowCore};
 use margay_json::time::Clock;
 use margay_packet::Time;
 
-use super::cert::Chain;
-
 /// The certificate store; without a folder it stores nothing.
 #[derive(Debug, Default)]
 pub struct CertificateStore {
@@ -25,6 +23,17 @@ pub struct CertificateStore {
     /// The last file number, shared by all workers.
     last: Arc<AtomicU32>,
     clock: Option<Clock>,
+}
+
+/// The certificates of a sender.
+#[derive(Debug)]
+pub(crate) struct Certificates<'a> {
+    /// All of the chain, as they came.
+    pub chain: Vec<&'a [u8]>,
+    /// Subject and issuer of the first one, if it is valid.
+    pub names: Option<[&'a [u8]; 2]>,
+    /// Fingerprint of the first one.
+    pub fingerprint: Option<&'a str>,
 }
 
 /// The packet that triggered the rule.
@@ -49,14 +58,14 @@ impl CertificateStore {
     }
 
     /// Writes the chain of a direction's sender. Errors are counted and do not affect traffic.
-    pub(super) fn store(&mut self, chain: &Chain, dir: Direction, occasion: &Occasion<'_>) {
+    pub(crate) fn store(&mut self, of: &Certificates<'_>, dir: Direction, occasion: &Occasion<'_>) {
         let Some(folder) = self.dir.clone() else { return };
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let of_client = if dir == Direction::ToServer { "client-" } else { "" };
         let micros = occasion.time.0.rem_euclid(1_000_000);
         let name = format!("{of_client}{}.{micros:06}-{number}", occasion.time.secs());
-        let about = about(chain, occasion, self.clock.get_or_insert_with(Clock::system));
-        let done = write(&folder.join(format!("{name}.pem")), pem(chain).as_bytes())
+        let about = about(of, occasion, self.clock.get_or_insert_with(Clock::system));
+        let done = write(&folder.join(format!("{name}.pem")), pem(&of.chain).as_bytes())
             .and_then(|()| write(&folder.join(format!("{name}.meta")), &about));
         match done {
             Ok(()) => self.written += 1,
@@ -70,10 +79,10 @@ fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
 }
 
 /// All certificates of a chain, in lines of 64 characters.
-fn pem(chain: &Chain) -> String {
+fn pem(chain: &[&[u8]]) -> String {
     use base64::Engine as _;
     let mut out = String::new();
-    for der in (0..).map_while(|i| chain.der(i)) {
+    for der in chain {
         let text = base64::engine::general_purpose::STANDARD.encode(der);
         out.push_str("-----BEGIN CERTIFICATE-----\n");
         let mut rest = text.as_str();
@@ -88,7 +97,7 @@ fn pem(chain: &Chain) -> String {
     out
 }
 
-fn about(chain: &Chain, occasion: &Occasion<'_>, clock: &mut Clock) -> Vec<u8> {
+fn about(of: &Certificates<'_>, occasion: &Occasion<'_>, clock: &mut Clock) -> Vec<u8> {
     let mut out = b"TIME:              ".to_vec();
     clock.fast(&mut out, occasion.time);
     out.push(b'\n');
@@ -110,11 +119,11 @@ fn about(chain: &Chain, occasion: &Occasion<'_>, clock: &mut Clock) -> Vec<u8> {
     line("PROTO:", flow.proto.to_string().as_bytes());
     line("SRC PORT:", flow.sport.to_string().as_bytes());
     line("DST PORT:", flow.dport.to_string().as_bytes());
-    if let Some(c) = &chain.first {
-        line("TLS SUBJECT:", &c.subject);
-        line("TLS ISSUERDN:", &c.issuer);
+    if let Some([subject, issuer]) = of.names {
+        line("TLS SUBJECT:", subject);
+        line("TLS ISSUERDN:", issuer);
     }
-    if let Some(f) = chain.fingerprint() {
+    if let Some(f) = of.fingerprint {
         line("TLS FINGERPRINT:", f.as_bytes());
     }
     out
@@ -127,23 +136,23 @@ mod tests {
 
     #[test]
     fn what_is_written() {
-        let chain = Chain::of(&[1; 60], &mut |_| {});
-        let text = pem(&chain);
+        let of = Certificates { chain: vec![&[1; 60]], names: None, fingerprint: None };
+        let text = pem(&of.chain);
         assert!(text.starts_with("-----BEGIN CERTIFICATE-----\nAQEB"), "{text}");
         assert!(text.lines().all(|l| l.len() <= 64) && text.ends_with("-----END CERTIFICATE-----\n"));
         let flow =
             FlowCore::new(1, 6, (IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([10, 0, 0, 2]), 443), Time(0));
         let occasion = Occasion { flow: &flow, time: Time(1_523_912_382_000_074), number: Some(7) };
-        let text = String::from_utf8(about(&chain, &occasion, &mut Clock::utc())).unwrap();
+        let text = String::from_utf8(about(&of, &occasion, &mut Clock::utc())).unwrap();
         let want =
             "TIME:              04/16/2018-20:59:42.000074\nPCAP PKT NUM:      7\nSRC IP:            192.0.2.1\n";
         assert!(text.starts_with(want), "{text}");
         let folder = std::env::temp_dir().join(format!("margay-tls-store-{}", std::process::id()));
         let mut store = CertificateStore::new(folder.clone()).unwrap();
-        store.store(&chain, Direction::ToServer, &occasion);
+        store.store(&of, Direction::ToServer, &occasion);
         assert!(folder.join("client-1523912382.000074-1.meta").exists());
         std::fs::remove_dir_all(&folder).unwrap();
-        store.store(&chain, Direction::ToClient, &occasion);
+        store.store(&of, Direction::ToClient, &occasion);
         assert_eq!((store.written, store.failed), (1, 1));
     }
 }
