@@ -35,8 +35,8 @@ pub struct BufferDef {
     /// Number for [`crate::Transaction::buffer`]; below 64 within a protocol.
     pub id: u8,
     /// By [`margay_flow::Direction::index`]: the progress from which it is available, `None` if the direction has no such
-    /// buffer. A buffer is complete once the transaction is past that progress, or at its end. Rules inspect a `Single` or `Multi` buffer when
-    /// [`crate::TxBase::progress`] is at least this.
+    /// buffer. A buffer is complete once the transaction is past that progress, or at its end. Rules inspect a `Single` or
+    /// `Multi` buffer when [`crate::TxBase::progress`] is at least this.
     pub progress: [Option<u8>; 2],
     /// How many values it has, and when.
     pub kind: BufferKind,

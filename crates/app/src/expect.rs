@@ -2,14 +2,12 @@
 //!
 //! A parser that reads the endpoints of a future connection announces it ([`Expect`], in [`crate::Shared::expected`]). The
 //! engine keeps announcements in a bounded table for a short time, and searches it when a new TCP flow has its first data. An
-//! expected flow skips protocol detection: it begins with the announced protocol ([`Carries::parser`]).
+//! expected flow skips protocol detection: it begins with the announced protocol ([`crate::Protocol::expected`]).
 
 use std::net::IpAddr;
 
 use margay_flow::Direction;
 
-use crate::ftp_data::{self, Transfer};
-use crate::parser::Parser;
 use crate::registry::AppProto;
 
 /// The endpoints of an expected connection. The source port may be any.
@@ -27,28 +25,22 @@ pub struct ExpectedFlow {
 
 /// The content of an expected connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carries {
-    /// A file transfer of FTP. The second value says whether the peer that opens the connection sends the file.
-    FtpData(Transfer, bool),
+pub struct Carries {
+    /// The protocol, whose declaration says how to parse it ([`crate::Protocol::expected`]).
+    pub proto: AppProto,
+    /// The command that asked for the content, by its number in the protocol.
+    pub command: u8,
+    /// Name of the content; empty if it has none.
+    pub name: Vec<u8>,
+    /// Whether the peer that opens the connection sends the content.
+    pub by_opener: bool,
 }
 
 impl Carries {
-    /// The protocol.
-    pub const fn proto(&self) -> AppProto {
-        match self {
-            Carries::FtpData(..) => AppProto::FtpData,
-        }
-    }
-
-    /// The parser of a flow that carries it. `reversed` says that the flow's client is the listening peer, because the
-    /// beginning of the connection was not seen.
-    pub fn parser(self, reversed: bool) -> Box<dyn Parser> {
-        match self {
-            Carries::FtpData(transfer, by_opener) => {
-                let dir = if by_opener == reversed { Direction::ToClient } else { Direction::ToServer };
-                ftp_data::parser(transfer, dir)
-            }
-        }
+    /// The direction of the content. `reversed` says that the flow's client is the listening peer, because the beginning of the
+    /// connection was not seen.
+    pub fn direction(&self, reversed: bool) -> Direction {
+        if self.by_opener == reversed { Direction::ToClient } else { Direction::ToServer }
     }
 }
 

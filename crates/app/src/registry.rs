@@ -12,6 +12,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::declare::{EveOption, Keyword, Setting};
+use crate::expect::Carries;
 use crate::parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared};
 use crate::recognise::{Mode, Recognition, TCP, UDP, named};
 use crate::tx::{BufferDef, NumberDef, Transaction};
@@ -71,6 +72,9 @@ pub struct Protocol {
     pub opening: Opening,
     /// Creates the parser for a flow.
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
+    /// Creates the parser of an announced connection that carries this protocol in a direction ([`crate::expect`]); `None` if
+    /// no protocol announces it.
+    pub expected: Option<fn(Carries, Direction) -> Box<dyn Parser>>,
     /// Keywords that are declared here only.
     pub keywords: &'static [Keyword],
     /// Buffers that rules can match.
@@ -133,6 +137,7 @@ impl Protocol {
             recognition: Recognition { patterns: &[], probes: &[] },
             opening: Opening::Any,
             parser: name_only,
+            expected: None,
             keywords: &[],
             buffers: &[],
             numbers: &[],

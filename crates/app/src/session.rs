@@ -441,11 +441,13 @@ impl AppSession {
 
     /// Starts the announced protocol of an expected flow ([`crate::expect`]), without detection.
     pub fn begin(&mut self, cx: &mut Parse<'_>, carries: Carries, reversed: bool) {
-        let proto = carries.proto();
+        let proto = carries.proto;
         (self.proto, self.side) = (proto, [proto; 2]);
         Self::count_flow(cx, proto);
-        if cx.config.recogniser.parses(proto) {
-            self.parsers.push(carries.parser(reversed));
+        let parser = protocol(proto).and_then(|p| p.expected).filter(|_| cx.config.recogniser.parses(proto));
+        if let Some(parser) = parser {
+            let dir = carries.direction(reversed);
+            self.parsers.push(parser(carries, dir));
             self.parsing = true;
         }
     }

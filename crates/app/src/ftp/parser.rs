@@ -2,7 +2,7 @@
 
 use margay_flow::Direction;
 
-use crate::expect::{Awaited, Carries, Expect, ExpectedFlow};
+use crate::expect::{Awaited, Expect, ExpectedFlow};
 use crate::ftp_data::{Command, Transfer};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
 use crate::registry::AppProto;
@@ -198,7 +198,7 @@ impl FtpParser {
                 let by_opener = self.data.is_some_and(|d| d.active != command.is_upload());
                 let name = if command.is_list() { Vec::new() } else { data.to_vec() };
                 let transfer = Transfer { command, name };
-                self.tell(cx, Awaited::Carries(Carries::FtpData(transfer, by_opener)));
+                self.tell(cx, Awaited::Carries(transfer.carried(by_opener)));
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use margay_packet::Time;
 
 use super::events::Event;
 use super::*;
-use crate::expect::{Awaited, Carries};
+use crate::expect::Awaited;
 use crate::file::FileState;
 use crate::ftp_data::{Command, Transfer};
 use crate::{AppLogOptions, AppSession, LogFor, Outcome, Parse, Shared, Transaction};
@@ -89,7 +89,7 @@ impl Talk {
 }
 
 fn file(command: Command, name: &str, by_opener: bool) -> Awaited {
-    Awaited::Carries(Carries::FtpData(Transfer { command, name: name.into() }, by_opener))
+    Awaited::Carries(Transfer { command, name: name.into() }.carried(by_opener))
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn carried(
     let (mut session, mut shared) = (AppSession::default(), Shared::default());
     let mut cx = Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
     let transfer = Transfer { command, name: b"a".to_vec() };
-    session.begin(&mut cx, Carries::FtpData(transfer, by_opener), reversed);
+    session.begin(&mut cx, transfer.carried(by_opener), reversed);
     assert_eq!(session.data(&mut cx, dir, b"GET / HTTP/1.0\r\n\r\n").consumed, 18);
     if gap {
         session.gap(&mut cx, dir, 10);

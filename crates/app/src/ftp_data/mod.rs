@@ -10,6 +10,7 @@ mod tx;
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
+use crate::expect::Carries;
 use crate::parser::Parser;
 use crate::registry::{AppProto, Protocol};
 use crate::tx::NumberDef;
@@ -78,6 +79,13 @@ pub struct Transfer {
     pub name: Vec<u8>,
 }
 
+impl Transfer {
+    /// The announcement of a data connection. `by_opener` says whether the peer that opens it sends the file.
+    pub fn carried(self, by_opener: bool) -> Carries {
+        Carries { proto: AppProto::FtpData, command: self.command as u8, name: self.name, by_opener }
+    }
+}
+
 /// Progress of a transaction: data came in this direction. Indexes in the states of [`PROTOCOL`].
 const STARTED: u8 = 1;
 /// The transfer is complete.
@@ -91,6 +99,7 @@ pub static PROTOCOL: Protocol = Protocol {
     inner_states: &["request_idle", "response_idle"],
     recognition: recognition::RECOGNITION,
     parser: unknown,
+    expected: Some(expected),
     logged_with: Some(AppProto::Ftp),
     numbers: &[NumberDef { name: "ftpdata_command", id: COMMAND, progress: [Some(0), Some(0)] }],
     states: [
@@ -100,12 +109,14 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::FtpData, "ftp-data").logged_as("ftp_data")
 };
 
-/// The parser of a connection that carries `transfer` in direction `dir`.
-pub fn parser(transfer: Transfer, dir: Direction) -> Box<dyn Parser> {
-    Box::new(parser::DataParser::new(transfer, dir))
+/// The parser of a connection that a control connection announced.
+fn expected(carries: Carries, dir: Direction) -> Box<dyn Parser> {
+    let command = Command::ALL.into_iter().find(|c| *c as u8 == carries.command).unwrap_or(Command::Retr);
+    Box::new(parser::DataParser::new(Transfer { command, name: carries.name }, dir))
 }
 
 /// Without the control connection's information, the data is just a file.
 fn unknown(_: &AppConfig, _: &FlowCore) -> Box<dyn Parser> {
-    parser(Transfer { command: Command::Retr, name: Vec::new() }, Direction::ToClient)
+    let transfer = Transfer { command: Command::Retr, name: Vec::new() };
+    Box::new(parser::DataParser::new(transfer, Direction::ToClient))
 }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn file() -> Awaited {
-        Awaited::Carries(Carries::FtpData(Transfer { command: Command::Retr, name: b"a".to_vec() }, false))
+        Awaited::Carries(Transfer { command: Command::Retr, name: b"a".to_vec() }.carried(false))
     }
 
     #[test]
