@@ -13,7 +13,7 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
-use crate::registry::{AppProto, protocol};
+use crate::proto::AppProto;
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
@@ -350,7 +350,7 @@ struct MessageParser<S: Conversation> {
 
 /// Creates the parser of a flow; a protocol's declaration refers to it.
 pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
-    let complete = protocol(S::PROTO).map_or([1; 2], |p| p.complete());
+    let complete = config.declared.complete(S::PROTO);
     Box::new(MessageParser { state: S::new(config, flow), txs: TxList::default(), sides: Default::default(), complete })
 }
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use margay_flow::Direction;
 
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 
 /// The endpoints of an expected connection. The source port may be any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

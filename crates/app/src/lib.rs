@@ -14,6 +14,8 @@
 //! ([`AppEvents`]), never errors that stop the engine.
 
 #[macro_use]
+mod proto;
+#[macro_use]
 mod tables;
 
 mod answer;
@@ -52,6 +54,7 @@ pub mod ldap;
 pub mod mime;
 pub mod modbus;
 pub mod mqtt;
+mod named;
 pub mod nfs;
 pub mod ntp;
 pub mod opcua;
@@ -89,10 +92,12 @@ pub mod window;
 pub mod wireguard;
 
 pub use config::{AppConfig, AppLogOptions};
+pub use declare::{Handover, Opening, Protocol};
 pub use event::AppEvents;
 pub use margay_meaning::args::ArgLimits;
 pub use parser::{AppCounters, FlowRequests, Outcome, Parse, Parsed, Parser, Shared, Upgrade};
-pub use registry::{ALL, AppProto, Handover, List, Opening, PROTOCOLS, Protocol, add, header_transports, protocol};
+pub use proto::AppProto;
+pub use registry::{ALL, List, PROTOCOLS, add, configurable, header_transports, protocol};
 pub use session::AppSession;
 pub use tx::{
     ABSENT, BufferDef, BufferKind, Extra, Form, Found, LogFor, NumberDef, Transaction, TxBase, TxDetect, TxFirewall,

@@ -11,7 +11,7 @@ use crate::config::AppConfig;
 use crate::expect::Expect;
 use crate::file::FileEngine;
 use crate::frame::FrameMarks;
-use crate::registry::{AppProto, protocol};
+use crate::proto::AppProto;
 use crate::tx::Transaction;
 
 /// Counters of the application layer, indexed by [`AppProto`]. Each worker has its own.
@@ -88,20 +88,6 @@ impl AppCounters {
         if let Some(n) = of.get_mut(proto as usize) {
             *n += 1;
         }
-    }
-
-    /// Moves the memory of a parser's transactions from one worker's counters to another's: subtracts it if the flow leaves
-    /// (`leave`), or adds it.
-    pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
-        let Some(counter) = protocol(parser.proto()).and_then(|p| p.memory_counter) else { return };
-        let total = counter(self);
-        let mut held = 0u64;
-        let mut from = 0;
-        while let Some(id) = parser.next_tx(from) {
-            from = id + 1;
-            held = held.saturating_add(parser.tx(id).map_or(0, Transaction::counted));
-        }
-        *total = if leave { total.saturating_sub(held) } else { total.saturating_add(held) };
     }
 }
 

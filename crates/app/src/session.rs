@@ -2,10 +2,13 @@
 
 use margay_flow::Direction;
 
+use crate::declare::{Opening, Protocol};
 use crate::expect::Carries;
-use crate::parser::{Outcome, Parse, Parser};
-use crate::recognise::{RecogniseState, Recognised, is_told_in};
-use crate::registry::{AppProto, Opening, Protocol, declaration, protocol};
+use crate::parser::{AppCounters, Outcome, Parse, Parser};
+use crate::proto::AppProto;
+use crate::recognise::{RecogniseState, Recognised};
+use crate::registry::{declaration, protocol};
+use crate::tx::Transaction;
 
 pub use crate::parser::ParserError;
 
@@ -397,7 +400,7 @@ impl AppSession {
             AppProto::Unknown => {}
             _ if udp => self.refuted[dir.index()] = self.opened(dir),
             other => {
-                self.refuted[dir.index()] = is_told_in(other, dir);
+                self.refuted[dir.index()] = cx.config.recogniser.is_told_in(other, dir);
                 if self.refuted[dir.index()] {
                     self.events |= SessionEvent::OnlyOneDirection.bit();
                 }
@@ -604,5 +607,21 @@ impl AppSession {
             self.past_txs += self.last_txs;
         }
         self.parsers.len() < before
+    }
+}
+
+impl AppCounters {
+    /// Moves the memory of a parser's transactions from one worker's counters to another's: subtracts it if the flow leaves
+    /// (`leave`), or adds it.
+    pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
+        let Some(counter) = protocol(parser.proto()).and_then(|p| p.memory_counter) else { return };
+        let total = counter(self);
+        let mut held = 0u64;
+        let mut from = 0;
+        while let Some(id) = parser.next_tx(from) {
+            from = id + 1;
+            held = held.saturating_add(parser.tx(id).map_or(0, Transaction::counted));
+        }
+        *total = if leave { total.saturating_sub(held) } else { total.saturating_add(held) };
     }
 }

@@ -8,9 +8,11 @@ use margay_json::Json;
 use margay_packet::Time;
 
 use crate::config::{AppConfig, AppLogOptions};
+use crate::declare::Protocol;
 use crate::parser::{Outcome, Parse, Parser, Shared};
+use crate::proto::AppProto;
 use crate::recognise::Recogniser;
-use crate::registry::{AppProto, Protocol, protocol};
+use crate::registry::protocol;
 use crate::tx::{LogFor, Transaction};
 
 /// A conversation of one flow with a protocol's parser.

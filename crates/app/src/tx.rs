@@ -10,7 +10,7 @@ use crate::certificates::{CertificateStore, Occasion};
 use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::window::WindowLimits;
 
 pub use crate::buffer::{ABSENT, BufferDef, BufferKind, Extra, Form, Found, NumberDef};

@@ -571,7 +571,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 
 /// The keywords that this build supports: [`Context::available`].
 pub(crate) fn available() -> HashSet<String> {
-    let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
+    let recognised = margay_app::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
     let features = ["app-layer", "dataset", "file", "frame", "geoip", "http", "iprep", "lua", "nfq"]
         .into_iter()

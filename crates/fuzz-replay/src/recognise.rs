@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use margay_app::AppProto;
-use margay_app::recognise::configurable;
+use margay_app::configurable;
 use margay_app::recognise::{
     Mode, ProtocolSettings, RecogniseSettings, RecogniseState, Recognised, Recogniser, TCP, UDP,
 };

@@ -47,7 +47,7 @@ fn context() -> &'static Context {
 
 /// All protocols and features, except for scripts.
 fn available() -> HashSet<String> {
-    let recognised = margay_app::recognise::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
+    let recognised = margay_app::configurable().map(|(p, _)| format!("app-layer:{}", p.rule_name()));
     let parsed = margay_app::PROTOCOLS.iter().map(|p| p.proto.rule_name().to_owned());
     let features = margay_rules::FEATURES.iter().map(|(f, _)| (*f).to_owned()).filter(|f| f != "lua");
     features.chain(["http".to_owned()]).chain(parsed).chain(recognised).collect()

@@ -9,10 +9,10 @@ use margay_json::Json;
 use crate::bytes::be16;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, named, word};
+use crate::declare::{Keyword, KeywordDirection, Protocol, named, word};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 use apdu::{Apdu, Service};

@@ -10,9 +10,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
+use crate::declare::Protocol;
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 use bencode::Value;

@@ -4,6 +4,7 @@
 //! file here, which only the protocol and [`AppConfig`] use.
 
 pub(crate) mod dcerpc;
+mod declared;
 pub(crate) mod dns;
 pub(crate) mod ftp;
 pub(crate) mod http1;
@@ -12,10 +13,13 @@ pub(crate) mod smb;
 pub(crate) mod smtp;
 pub(crate) mod ssh;
 pub(crate) mod tls;
+mod values;
 
-use crate::declare::Values;
 use crate::recognise::Recogniser;
 use margay_meaning::args::ArgLimits;
+
+pub use declared::{Declared, Handover};
+pub use values::Values;
 
 /// Settings that all flows share.
 #[derive(Debug)]
@@ -50,11 +54,13 @@ pub struct AppConfig {
     pub files: crate::file::FileConfig,
     /// Settings that protocols declare ([`crate::Protocol::settings`]).
     pub settings: Values,
+    /// What parsers need of the declarations.
+    pub declared: Declared,
 }
 
 impl AppConfig {
-    /// The defaults. The caller passes the recogniser, because it is slow to build.
-    pub fn new(recogniser: Recogniser) -> AppConfig {
+    /// The defaults, with the values of declarations.
+    pub(crate) fn with(recogniser: Recogniser, settings: Values, declared: Declared) -> AppConfig {
         AppConfig {
             memcap: 0,
             recogniser,
@@ -70,14 +76,9 @@ impl AppConfig {
             ssh: Default::default(),
             tls: Default::default(),
             files: Default::default(),
-            settings: Values::settings(),
+            settings,
+            declared,
         }
-    }
-}
-
-impl Default for AppConfig {
-    fn default() -> AppConfig {
-        AppConfig::new(Recogniser::default())
     }
 }
 
@@ -107,8 +108,9 @@ pub struct AppLogOptions {
     pub options: Values,
 }
 
-impl Default for AppLogOptions {
-    fn default() -> Self {
+impl AppLogOptions {
+    /// The defaults, with the values of declared options.
+    pub(crate) fn with(options: Values) -> AppLogOptions {
         AppLogOptions {
             http: Default::default(),
             dns: Default::default(),
@@ -119,7 +121,7 @@ impl Default for AppLogOptions {
             http_body: false,
             http_body_printable: false,
             frame_payload: 4095,
-            options: Values::eve_options(),
+            options,
         }
     }
 }

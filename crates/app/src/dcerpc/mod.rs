@@ -19,8 +19,9 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::Protocol;
 use crate::parser::Parser;
-use crate::registry::{AppProto, Protocol};
+use crate::proto::AppProto;
 
 pub use crate::config::dcerpc::Config;
 pub(crate) use buffers::interface;

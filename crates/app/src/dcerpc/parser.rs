@@ -6,7 +6,7 @@
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::{Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 

@@ -10,10 +10,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{EveOption, Keyword, KeywordDirection, Unit};
+use crate::declare::{EveOption, Keyword, KeywordDirection, Protocol, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 use events::Event;

@@ -10,10 +10,10 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
 
 use message::Limits;
 use tx::{Fragment, Link};

@@ -4,7 +4,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::LogFor;
 
 use super::message::{Message, Rdata, Record, Section, Text};

@@ -3,8 +3,8 @@
 use margay_flow::Direction;
 
 use crate::conversation::parser;
-use crate::declare::{Keyword, KeywordDirection};
-use crate::registry::{AppProto, Protocol};
+use crate::declare::{Keyword, KeywordDirection, Protocol};
+use crate::proto::AppProto;
 
 use super::buffers::{Names, name};
 use super::message::Section;

@@ -19,7 +19,8 @@ mod tx;
 mod words;
 
 use crate::conversation::parser;
-use crate::registry::{AppProto, Protocol};
+use crate::declare::Protocol;
+use crate::proto::AppProto;
 
 pub use crate::config::dns::{Config, LogOptions, Version};
 pub(crate) use buffers::{ALL_BUFFERS as BUFFERS, ALL_NUMBERS as NUMBERS};

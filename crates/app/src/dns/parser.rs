@@ -10,8 +10,8 @@ use margay_flow::{Direction, FlowCore};
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, Tx};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::Probed;
-use crate::registry::AppProto;
 
 use super::message::Message;
 use super::tx::Dns;

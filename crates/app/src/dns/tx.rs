@@ -5,7 +5,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::conversation::{Content, Tx};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, TxBase};
 

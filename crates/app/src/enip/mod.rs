@@ -10,10 +10,10 @@ use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, NumberCondition};
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Protocol};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP, UDP};
-use crate::registry::{AppProto, Protocol};
 
 use message::{HEADER, Header, Message};
 use tx::Exchange;

@@ -19,8 +19,9 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::{Opening, Protocol};
 use crate::parser::Parser;
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::proto::AppProto;
 use crate::tx::{BufferDef, BufferKind, NumberDef};
 
 pub use crate::config::ftp::Config;

@@ -5,7 +5,7 @@ use margay_flow::Direction;
 use crate::expect::{Awaited, Expect, ExpectedFlow};
 use crate::ftp_data::{Command, Transfer};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};
 

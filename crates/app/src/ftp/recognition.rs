@@ -52,8 +52,8 @@ mod tests {
     use margay_packet::Time;
 
     use super::*;
+    use crate::proto::AppProto;
     use crate::recognise::{RecogniseState, Recognised, Recogniser};
-    use crate::registry::AppProto;
 
     #[test]
     fn greetings() {

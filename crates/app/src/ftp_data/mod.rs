@@ -10,9 +10,10 @@ mod tx;
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
+use crate::declare::Protocol;
 use crate::expect::Carries;
 use crate::parser::Parser;
-use crate::registry::{AppProto, Protocol};
+use crate::proto::AppProto;
 use crate::tx::NumberDef;
 
 /// The type of a transfer.

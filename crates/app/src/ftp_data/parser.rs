@@ -5,7 +5,7 @@ use std::ops::Range;
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::{Transaction, TxBase};
 
 use super::tx::DataTx;

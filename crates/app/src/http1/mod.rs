@@ -24,8 +24,9 @@ pub mod uri;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::Protocol;
 use crate::parser::Parser;
-use crate::registry::{AppProto, Protocol};
+use crate::proto::AppProto;
 
 pub(crate) use log::forwarded_address;
 

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};
 

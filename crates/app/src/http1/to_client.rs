@@ -3,7 +3,6 @@
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Upgrade};
-use crate::registry;
 
 use super::body::{FileWish, Framing};
 use super::chunked::Chunk;
@@ -197,7 +196,7 @@ impl Http1Parser {
         }
         if number == Some(101) && !has_body {
             let upgrade = headers.first(b"upgrade").map(trim);
-            let outcome = if let Some(to) = upgrade.and_then(registry::upgraded) {
+            let outcome = if let Some(to) = upgrade.and_then(|to| cx.config.declared.upgraded(to)) {
                 cx.shared.upgrade = Some(upgrade_of(tx));
                 Outcome::Change(Some(to))
             } else if tx.request.headers.first(b"upgrade").is_none() {

@@ -24,9 +24,9 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
-use crate::declare::{Setting, Unit};
+use crate::declare::{Handover, Opening, Protocol, Setting, Unit};
 use crate::parser::Parser;
-use crate::registry::{AppProto, Handover, Opening, Protocol};
+use crate::proto::AppProto;
 
 pub use crate::config::http2::Config;
 pub use grpc::STATUS as GRPC_STATUS;

@@ -9,7 +9,7 @@ use margay_flow::Direction;
 use margay_packet::KeyedMap;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared, Upgrade};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};
 

@@ -11,7 +11,7 @@ use crate::config::{AppConfig, AppLogOptions};
 use crate::http2::events::NAMES;
 use crate::http2::frame::PREFACE;
 use crate::parser::{Outcome, Parse, Parser, Shared, Upgrade};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::LogFor;
 
 use super::PROTOCOL;

@@ -15,7 +15,7 @@ use crate::http1::host::normalise_host;
 use crate::http1::uri;
 use crate::param::{content_range, disposition_filename};
 use crate::parser::Parse;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;

@@ -9,10 +9,10 @@ use margay_json::Json;
 use crate::bytes::le16;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Resume, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, named};
+use crate::declare::{Keyword, KeywordDirection, Protocol, named};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 use names::{CAUSES, FUNCTIONS, TYPES, element_len};

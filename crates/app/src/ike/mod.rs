@@ -10,10 +10,10 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Turn, parser};
-use crate::declare::{EveOption, Keyword, KeywordDirection, NumberCondition, Unit};
+use crate::declare::{EveOption, Keyword, KeywordDirection, NumberCondition, Protocol, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 
 use crate::bytes::{be16, be32};
 use message::{HEADER, Header, Payloads, attributes, proposals};

@@ -7,7 +7,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::{Found, LogFor, TxBase};
 
 use super::events::Event;

@@ -12,10 +12,10 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, Setting};
+use crate::declare::{Keyword, KeywordDirection, Opening, Protocol, Setting};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Mode, Pattern, Recognition};
-use crate::registry::{self, AppProto, Opening, Protocol};
 use crate::smtp::EMAIL;
 use crate::smtp::mail::{Mail, MailCx};
 use crate::tx::BufferDef;
@@ -559,7 +559,7 @@ impl Imap {
         tx.finish(TC);
         match (holds, status == "OK" && whole) {
             (false, _) => Outcome::More,
-            (true, true) if is_tls => Outcome::Change(registry::secured()),
+            (true, true) if is_tls => Outcome::Change(turn.cx.config.declared.secured()),
             // The stream is compressed from here on (RFC 4978).
             (true, true) if is_compressed => Outcome::Done,
             (true, _) => Outcome::Resume,

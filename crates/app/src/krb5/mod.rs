@@ -9,10 +9,10 @@ use margay_json::Json;
 use crate::ber;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 use message::{Kind, Message, Name};
 

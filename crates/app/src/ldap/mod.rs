@@ -10,10 +10,10 @@ use margay_packet::KeyedMap;
 use crate::ber::{self, INTEGER, Reader, SEQUENCE};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, Setting, Unit};
+use crate::declare::{Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
-use crate::registry::{self, AppProto, Protocol};
 use crate::tx::{ABSENT, Found, LogFor, TxBase};
 use operation::Operation;
 
@@ -239,7 +239,7 @@ impl Ldap {
             return Outcome::More;
         }
         self.start_tls = None;
-        if success { Outcome::Change(registry::secured()) } else { Outcome::Resume }
+        if success { Outcome::Change(turn.cx.config.declared.secured()) } else { Outcome::Resume }
     }
 }
 

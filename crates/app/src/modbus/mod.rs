@@ -10,10 +10,10 @@ use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, Setting, Unit};
+use crate::declare::{Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
 
 use crate::bytes::be16;
 use message::Message;

@@ -5,7 +5,7 @@ use margay_json::Json;
 use super::message::{CONNECT_FLAGS, Connect, Kind, Message, Part, Properties, Type, Value};
 use super::tx::Exchange;
 use crate::config::AppLogOptions;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 
 const PASSWORDS: usize = 0;
 const STRING_LIMIT: usize = 1;

@@ -11,10 +11,10 @@ use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, Tx, parser};
-use crate::declare::{EveOption, Keyword, KeywordDirection, Setting, Unit};
+use crate::declare::{EveOption, Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
 
 use message::{CONNECT_FLAGS, Header, Kind, Message, NAMES, Type};
 use tx::Exchange;

@@ -13,9 +13,9 @@ mod xdr;
 use margay_flow::Direction;
 
 use crate::bytes::be32;
-use crate::declare::{Keyword, KeywordDirection, NumberCondition, Setting, Unit};
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Protocol, Setting, Unit};
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, TCP, UDP};
-use crate::registry::{AppProto, Protocol};
 
 pub mod events {
     //! Anomalies, under the names that rules use (`app-layer-event:nfs.NAME`).

@@ -20,7 +20,7 @@ use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, Tx};
 use crate::file::track::{Budget, FileCx, Odd, Place};
 use crate::parser::Outcome;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::TxBase;
 
 /// The limit of message data that the parser waits for.

@@ -10,11 +10,11 @@ use margay_json::Json;
 use crate::bytes::le32;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, word};
+use crate::declare::{Keyword, KeywordDirection, Protocol, word};
 use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
 use message::{HEADER, Kind, Message, NO_SECURITY};

@@ -12,10 +12,10 @@ use margay_flow::{Direction, FlowCore};
 use crate::bytes::be32;
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, Tx, parser};
-use crate::declare::{EveOption, Keyword, KeywordDirection, Setting, Unit};
+use crate::declare::{EveOption, Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
-use crate::registry::{self, AppProto, Protocol};
 
 use tx::{Copied, Exchange, Request, Response};
 
@@ -227,7 +227,7 @@ impl Pgsql {
             None => false,
         };
         match data {
-            b"S" if !gss => Outcome::Change(registry::secured()),
+            b"S" if !gss => Outcome::Change(turn.cx.config.declared.secured()),
             b"G" if gss => Outcome::Done,
             b"N" => Outcome::Resume,
             // The server does not know the request and closes the connection with an error.

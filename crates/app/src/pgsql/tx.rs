@@ -7,7 +7,7 @@ use super::{Id, text};
 use crate::bytes::{be16, be32};
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::{Found, LogFor, TxBase};
 
 /// The limit of parameters that are kept or logged in a message or a transaction.

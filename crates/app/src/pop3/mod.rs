@@ -9,10 +9,10 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, parser};
-use crate::declare::Setting;
+use crate::declare::{Opening, Protocol, Setting};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
-use crate::registry::{self, AppProto, Opening, Protocol};
 
 use tx::{Exchange, Request, Response};
 
@@ -251,7 +251,7 @@ impl Pop3 {
             return Outcome::More;
         }
         self.stls = false;
-        if success { Outcome::Change(registry::secured()) } else { Outcome::Resume }
+        if success { Outcome::Change(turn.cx.config.declared.secured()) } else { Outcome::Resume }
     }
 
     fn body(&mut self, turn: &mut Turn<'_, '_, Exchange>, lines: &[u8]) -> Outcome {

@@ -20,9 +20,9 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
-use crate::declare::{EveOption, Unit};
+use crate::declare::{EveOption, Protocol, Unit};
 use crate::parser::Parser;
-use crate::registry::{AppProto, Protocol};
+use crate::proto::AppProto;
 
 pub use tx::QuicTx;
 

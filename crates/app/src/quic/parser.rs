@@ -3,7 +3,7 @@
 use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tls::hello::Hello;
 use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};

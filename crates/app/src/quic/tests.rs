@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::parser::{Outcome, Parse, Parser, Shared};
-use crate::registry::{AppProto, protocol};
+use crate::proto::AppProto;
+use crate::registry::protocol;
 use crate::tx::LogFor;
 
 use super::buffers::BUFFERS;

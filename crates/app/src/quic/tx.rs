@@ -6,7 +6,7 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tls::hello::Hello;
 use crate::tls::ja;
 use crate::tx::{Found, LogFor, Transaction, TxBase};

@@ -7,11 +7,11 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, named, word};
+use crate::declare::{Keyword, KeywordDirection, Protocol, named, word};
 use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
 use packet::{ATTRIBUTES, CODES, Packet, STATUS, STATUS_TYPES, Value, attribute};

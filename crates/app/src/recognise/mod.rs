@@ -8,16 +8,14 @@
 //! Detection gives up on a direction ([`Recognised::Failed`]) when the data exceeds all patterns and no probe is left. Less
 //! data leaves it open, even at the end of the stream.
 //!
-//! The protocols are those of [`crate::ALL`]: some have a parser ([`crate::PROTOCOLS`]), the others only a name in events and
-//! rules.
+//! The registry passes the protocols ([`Detectable`]): some have a parser, the others only a name in events and rules.
 
-pub(crate) mod named;
 mod patterns;
 mod settings;
 
 use margay_flow::{Direction, FlowCore};
 
-use crate::registry::{ALL, AppProto, BUILT_IN, Opening, PROTOCOLS, declaration};
+use crate::proto::AppProto;
 use patterns::PatternSets;
 
 pub use settings::{Mode, Ports, ProtocolSettings, RecogniseSettings};
@@ -30,25 +28,10 @@ pub const UDP: u8 = 17;
 /// The limit of data that a probe sees: more would not help it to decide.
 pub(crate) const PROBE_MAX: usize = 2048;
 /// The limit of probes for a transport, which are bits of a word. More are a build error.
-const PROBES_MAX: usize = 64;
+pub(crate) const PROBES_MAX: usize = 64;
 
-/// Checked at compile time.
-#[expect(dead_code, reason = "it only has to be evaluated")]
-static PROBES_FIT: () = {
-    assert!(probes_of(TCP) <= PROBES_MAX && probes_of(UDP) <= PROBES_MAX, "a flow's probes do not fit in a word");
-};
-
-/// The number of probes of a transport.
-const fn probes_of(transport: u8) -> usize {
-    let (mut n, mut i) = (0, 0);
-    while i < BUILT_IN.len() {
-        n += probes_in(BUILT_IN[i].recognition.probes, transport);
-        i += 1;
-    }
-    n
-}
-
-const fn probes_in(probes: &[Probe], transport: u8) -> usize {
+/// The number of probes for a transport.
+pub(crate) const fn probes_in(probes: &[Probe], transport: u8) -> usize {
     let (mut n, mut i) = (0, 0);
     while i < probes.len() {
         if probes[i].transport == transport {
@@ -66,6 +49,45 @@ pub struct Recognition {
     pub patterns: &'static [Pattern],
     /// Probes; they run on their ports if no pattern matched.
     pub probes: &'static [Probe],
+}
+
+impl Recognition {
+    /// Whether the protocol is detected over TCP, and over UDP. A protocol that is only reached from another one counts as TCP.
+    pub(crate) fn transports(&self) -> [bool; 2] {
+        let over =
+            |t: u8| self.patterns.iter().any(|p| p.transport == t) || self.probes.iter().any(|p| p.transport == t);
+        [over(TCP) || !over(UDP), over(UDP)]
+    }
+
+    /// Whether the protocol can be detected in a direction: data of IMAP clients may begin with anything.
+    fn is_told_in(&self, dir: Direction) -> bool {
+        !self.probes.is_empty() || self.patterns.iter().any(|p| p.dir == dir)
+    }
+}
+
+/// How a conversation begins, if protocol detection depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// Either side may begin, with any data.
+    Any,
+    /// The client speaks first. If the server does, detection does not accept the protocol
+    /// (`applayer_wrong_direction_first_data`), and the flow stays unrecognised.
+    ClientFirst,
+    /// The client begins with a line of text whose first word identifies the protocol.
+    Command,
+    /// Either side may begin, but only the client's first message identifies the protocol.
+    ClientTells,
+}
+
+/// What detection needs of a protocol's declaration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Detectable {
+    pub proto: AppProto,
+    /// How its flows are handled by default.
+    pub mode: Mode,
+    pub opening: Opening,
+    pub recognition: Recognition,
+    pub has_parser: bool,
 }
 
 /// A literal that identifies a protocol.
@@ -268,12 +290,12 @@ pub struct Recogniser {
     patterns: [PatternSets; 2],
     probes: [Probes; 2],
     modes: [Mode; 64],
-}
-
-impl Default for Recogniser {
-    fn default() -> Self {
-        Recogniser::new(&RecogniseSettings::default())
-    }
+    /// By protocol.
+    openings: [Opening; 64],
+    /// Protocols with a parser, one bit each.
+    parsed: u64,
+    /// By direction: protocols that can be detected in it, one bit each.
+    told: [u64; 2],
 }
 
 const fn transport_index(transport: u8) -> Option<usize> {
@@ -285,13 +307,21 @@ const fn transport_index(transport: u8) -> Option<usize> {
 }
 
 impl Recogniser {
-    /// Built from the declared protocols and the configuration.
-    pub fn new(settings: &RecogniseSettings) -> Self {
-        let mut modes = [Mode::Off; 64];
+    /// Built from all protocols and the configuration.
+    pub(crate) fn of(protocols: impl Iterator<Item = Detectable>, settings: &RecogniseSettings) -> Self {
+        let (mut modes, mut openings) = ([Mode::Off; 64], [Opening::Any; 64]);
+        let (mut parsed, mut told) = (0, [0; 2]);
         let (mut patterns, mut probes) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        for known in ALL.iter() {
+        for known in protocols {
+            if let Some(of) = openings.get_mut(known.proto as usize) {
+                *of = known.opening;
+            }
+            parsed |= u64::from(known.has_parser) << known.proto as u64;
+            for (dir, told) in [Direction::ToServer, Direction::ToClient].into_iter().zip(&mut told) {
+                *told |= u64::from(known.recognition.is_told_in(dir)) << known.proto as u64;
+            }
             for (index, transport) in [TCP, UDP].into_iter().enumerate() {
-                if !known.transports()[index] {
+                if !known.recognition.transports()[index] {
                     continue;
                 }
                 let set = settings.of(known.proto, transport);
@@ -314,7 +344,8 @@ impl Recogniser {
                 }
             }
         }
-        Recogniser { patterns: patterns.map(|p| PatternSets::new(&p)), probes: probes.map(Probes::new), modes }
+        let (patterns, probes) = (patterns.map(|p| PatternSets::new(&p)), probes.map(Probes::new));
+        Recogniser { patterns, probes, modes, openings, parsed, told }
     }
 
     /// The mode of a protocol: [`Mode::On`] if its flows are parsed.
@@ -324,7 +355,23 @@ impl Recogniser {
 
     /// Whether a protocol's flows are parsed, not just detected.
     pub fn parses(&self, proto: AppProto) -> bool {
-        self.mode(proto) == Mode::On && PROTOCOLS.iter().any(|p| p.proto == proto)
+        self.mode(proto) == Mode::On && self.parsed >> proto as u64 & 1 != 0
+    }
+
+    /// Whether a protocol can be detected in a direction.
+    pub(crate) fn is_told_in(&self, proto: AppProto, dir: Direction) -> bool {
+        self.told[dir.index()] >> proto as u64 & 1 != 0
+    }
+
+    /// Whether clients of a protocol begin with a line of text whose first word identifies the protocol. HTTP servers accept
+    /// any word as a method, so `EHLO / HTTP/1.1` is a request.
+    fn begins_with_command(&self, proto: AppProto, dir: Direction) -> bool {
+        dir == Direction::ToServer && self.openings.get(proto as usize) == Some(&Opening::Command)
+    }
+
+    /// Whether the first data in a direction is not enough to decide.
+    fn waits_for_client(&self, proto: AppProto, dir: Direction) -> bool {
+        dir == Direction::ToClient && self.openings.get(proto as usize) == Some(&Opening::ClientTells)
     }
 
     /// Whether a direction may still turn out to have a protocol: one of its probes is undecided.
@@ -393,7 +440,7 @@ impl Recogniser {
         match best {
             // An HTTP request may have a method that is another protocol's command: the response shows that it is HTTP. This
             // does not apply if the server spoke first.
-            Some((_, proto, false)) if flow.proto == TCP && !answered && begins_with_command(proto, dir) => {
+            Some((_, proto, false)) if flow.proto == TCP && !answered && self.begins_with_command(proto, dir) => {
                 match request_line(data) {
                     Probed::Yes { .. } => {
                         (side.searched, side.probes, side.turned) = (true, 0, 0);
@@ -411,7 +458,7 @@ impl Recogniser {
                 }
             }
             // Wait for the client's data, which decides, while it may still come.
-            Some((_, proto, _)) if waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
+            Some((_, proto, _)) if self.waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
                 Recognised::More
             }
             Some((_, proto, reverse)) => {
@@ -423,12 +470,6 @@ impl Recogniser {
             None => Recognised::More,
         }
     }
-}
-
-/// Whether clients of a protocol begin with a line of text whose first word identifies the protocol. HTTP servers accept any
-/// word as a method, so `EHLO / HTTP/1.1` is a request.
-fn begins_with_command(proto: AppProto, dir: Direction) -> bool {
-    dir == Direction::ToServer && declaration(proto).is_some_and(|p| p.opening == Opening::Command)
 }
 
 /// Whether the first line is an HTTP/1 request: its last word is `HTTP/1.` and a digit (RFC 9112 section 3).
@@ -449,18 +490,6 @@ fn request_line(data: &[u8]) -> Probed {
         // No command is that long.
         None => Probed::Yes { reverse: false },
     }
-}
-
-/// Whether a protocol can be detected in a direction: data of IMAP clients may begin with anything.
-pub fn is_told_in(proto: AppProto, dir: Direction) -> bool {
-    ALL.iter()
-        .filter(|k| k.proto == proto)
-        .any(|k| !k.recognition.probes.is_empty() || k.recognition.patterns.iter().any(|p| p.dir == dir))
-}
-
-/// Whether the first data in a direction is not enough to decide.
-fn waits_for_client(proto: AppProto, dir: Direction) -> bool {
-    dir == Direction::ToClient && declaration(proto).is_some_and(|p| p.opening == Opening::ClientTells)
 }
 
 /// Runs the remaining probes. A probe that needs fewer bytes than `best` replaces it. With `last`, undecided probes are
@@ -512,11 +541,6 @@ fn needs(probe: fn(Direction, &[u8]) -> Probed, dir: Direction, data: &[u8]) -> 
         }
     }
     low
-}
-
-/// The protocols that the configuration can set up, with their keys below `app-layer.protocols`.
-pub fn configurable() -> impl Iterator<Item = (AppProto, &'static str)> {
-    ALL.iter().filter(|p| !p.config.is_empty()).map(|p| (p.proto, p.config))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use margay_flow::Direction;
 
 use super::Pattern;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 
 /// The patterns of a transport, by direction.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! The configuration of protocol detection.
 
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 
 /// The mode of a protocol (`enabled`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

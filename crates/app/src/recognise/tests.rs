@@ -4,6 +4,7 @@ use margay_packet::Time;
 use proptest::prelude::*;
 
 use super::*;
+use crate::registry::ALL;
 
 fn flow(proto: u8, sport: u16, dport: u16) -> FlowCore {
     FlowCore {

@@ -6,10 +6,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, NumberCondition};
+use crate::declare::{Keyword, KeywordDirection, NumberCondition, Protocol};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
 /// The limit of a screen's name.

@@ -10,11 +10,11 @@ use margay_json::Json;
 use crate::bytes::be16;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, named};
+use crate::declare::{Keyword, KeywordDirection, Protocol, named};
 use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 use names::{AREAS, FUNCTIONS, KINDS, USER_GROUPS};

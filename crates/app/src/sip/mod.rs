@@ -10,10 +10,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection};
+use crate::declare::{Keyword, KeywordDirection, Opening, Protocol};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Pattern, Recognition, UDP};
-use crate::registry::{AppProto, Opening, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
 use head::{Field, Head, StartLine};

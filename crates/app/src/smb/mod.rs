@@ -28,8 +28,9 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::Protocol;
 use crate::parser::Parser;
-use crate::registry::{AppProto, Protocol};
+use crate::proto::AppProto;
 
 pub use crate::config::smb::{Config, LogOptions, kinds};
 

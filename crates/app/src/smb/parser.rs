@@ -11,7 +11,7 @@ use crate::cache::{Cache, Holds};
 use crate::file::Files;
 use crate::file::track::{Budget, FileCx, Odd, Place};
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::{Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 

@@ -3,7 +3,7 @@
 use margay_flow::{Direction, FlowState};
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::{self, AppProto};
+use crate::proto::AppProto;
 use crate::tx::Transaction;
 use crate::tx_list::{TxList, transactions_in_list};
 
@@ -522,7 +522,7 @@ impl SmtpParser {
                 }
                 if code == 220 {
                     self.close();
-                    return Some(Outcome::Change(registry::secured()));
+                    return Some(Outcome::Change(cx.config.declared.secured()));
                 }
                 if let Some(tx) = self.get(id) {
                     tx.event(Event::TlsRejected, TC);

@@ -6,10 +6,10 @@ use margay_json::Json;
 use crate::ber::{self, INTEGER, OCTETS, OID, Reader, SEQUENCE};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection};
+use crate::declare::{Keyword, KeywordDirection, Protocol};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
 /// Names of PDUs by tag number (RFC 1157 section 4.1, RFC 3416 section 3).

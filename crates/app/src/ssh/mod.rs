@@ -13,8 +13,9 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::{Opening, Protocol};
 use crate::parser::Parser;
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::proto::AppProto;
 use crate::tx::NumberDef;
 
 pub use crate::config::ssh::{Config, EncryptionHandling};

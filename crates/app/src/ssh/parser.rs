@@ -8,7 +8,7 @@ use std::ops::Range;
 use margay_flow::Direction::{self, ToClient, ToServer};
 
 use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::Transaction;
 
 use super::tx::SshTx;

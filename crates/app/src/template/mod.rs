@@ -8,10 +8,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection};
+use crate::declare::{Keyword, KeywordDirection, Protocol};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Mode, Probe, Probed, Recognition, TCP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{Found, LogFor, TxBase};
 
 /// The limit of digits in a length.

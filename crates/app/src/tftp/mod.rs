@@ -5,9 +5,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
+use crate::declare::Protocol;
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 /// Transfer modes (RFC 1350 section 5).

@@ -25,8 +25,9 @@ pub mod version;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
+use crate::declare::{Handover, Opening, Protocol};
 use crate::parser::Parser;
-use crate::registry::{AppProto, Handover, Opening, Protocol};
+use crate::proto::AppProto;
 
 pub use crate::config::tls::{Config, Encryption, Field, Fields, LogOptions};
 pub use tx::{Side, TlsTx};

@@ -7,7 +7,7 @@ use margay_json::Json;
 
 use crate::certificates::{CertificateStore, Occasion};
 use crate::config::AppLogOptions;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 

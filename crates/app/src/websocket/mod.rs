@@ -15,10 +15,10 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Turn, parser};
-use crate::declare::{EveOption, Keyword, KeywordDirection, Setting, Unit};
+use crate::declare::{EveOption, Handover, Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::Recognition;
-use crate::registry::{AppProto, Handover, Protocol};
 
 use inflate::Inflater;
 use tx::Pdu;

@@ -6,7 +6,7 @@ use margay_json::Json;
 use super::{ALERT_PAYLOAD, ALERT_PAYLOAD_PRINTABLE, FIN, Id, OPCODES, PAYLOAD, PAYLOAD_PRINTABLE};
 use crate::config::AppLogOptions;
 use crate::conversation::Content;
-use crate::registry::AppProto;
+use crate::proto::AppProto;
 use crate::tx::{Found, LogFor, TxBase};
 
 /// A frame of the protocol (RFC 6455 section 5.2).

@@ -6,10 +6,10 @@ use margay_json::Json;
 use crate::bytes::le32;
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, word};
+use crate::declare::{Keyword, KeywordDirection, Protocol, word};
 use crate::parser::Outcome;
+use crate::proto::AppProto;
 use crate::recognise::{Probe, Probed, Recognition, UDP};
-use crate::registry::{AppProto, Protocol};
 use crate::tx::{LogFor, TxBase};
 
 /// Types of messages; their lengths are in `LENGTHS`.

@@ -1,6 +1,7 @@
 //! `app-layer.protocols`: the protocols to detect, and their ports.
 
-use margay_app::recognise::{Mode, Ports, ProtocolSettings, RecogniseSettings, TCP, UDP, configurable};
+use margay_app::configurable;
+use margay_app::recognise::{Mode, Ports, ProtocolSettings, RecogniseSettings, TCP, UDP};
 use margay_config::{Config, ConfigError};
 
 use super::wrong;

@@ -2,9 +2,15 @@
 //!
 //! The rule language, the configuration and the reference are generated from these declarations, so each fact has one place.
 
+mod protocol;
+
 use margay_json::Json;
 
 use crate::buffer::{BufferDef, BufferKind, NumberDef};
+
+pub use crate::config::{Handover, Values};
+pub use crate::recognise::Opening;
+pub use protocol::Protocol;
 
 /// The directions of a flow in which a keyword has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,39 +291,4 @@ pub enum Unit {
     Bytes,
     /// A count.
     Count,
-}
-
-/// The values in force of all declared settings or options, by protocol.
-#[derive(Debug, Clone)]
-pub struct Values(Vec<Vec<u64>>);
-
-impl Values {
-    fn new(defaults: impl Iterator<Item = Vec<u64>>) -> Values {
-        Values(defaults.collect())
-    }
-
-    /// The defaults of all settings.
-    pub fn settings() -> Values {
-        Values::new(crate::registry::ALL.iter().map(|p| p.settings.iter().map(|s| s.default).collect()))
-    }
-
-    /// The defaults of each protocol's event-type options, followed by those of its alert options.
-    pub fn eve_options() -> Values {
-        let of = |p: &&crate::Protocol| p.eve_options.iter().chain(p.alert_options).map(|s| s.default).collect();
-        Values::new(crate::registry::ALL.iter().map(of))
-    }
-
-    /// The value at an index in a protocol's list; 0 if the index does not exist.
-    pub fn get(&self, proto: crate::AppProto, place: usize) -> u64 {
-        let of = (proto as usize).checked_sub(2).and_then(|i| self.0.get(i));
-        of.and_then(|v| v.get(place)).copied().unwrap_or(0)
-    }
-
-    /// Sets the value at an index in a protocol's list.
-    pub fn set(&mut self, proto: crate::AppProto, place: usize, value: u64) {
-        let of = (proto as usize).checked_sub(2).and_then(|i| self.0.get_mut(i));
-        if let Some(v) = of.and_then(|v| v.get_mut(place)) {
-            *v = value;
-        }
-    }
 }

@@ -1,7 +1,8 @@
 //! Protocols that only have a name in rules: they are neither detected nor parsed.
 
-use super::Mode;
-use crate::registry::{AppProto, Opening, Protocol};
+use crate::declare::{Opening, Protocol};
+use crate::proto::AppProto;
+use crate::recognise::Mode;
 
 /// A protocol that only has a name in rules.
 const fn unknown(proto: AppProto, name: &'static str) -> Protocol {

@@ -1,0 +1,55 @@
+//! What parsers need of the declarations of all protocols.
+
+use crate::proto::AppProto;
+
+/// How a conversation of another protocol becomes one of this protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handover {
+    /// After a command that secures the connection, such as STARTTLS.
+    Secured,
+    /// By an HTTP/1 upgrade to this name (RFC 9110, section 7.8). Names ignore case.
+    Upgrade(&'static str),
+}
+
+/// Facts from the declarations of all protocols. The registry collects them, so that a parser does not need the registry.
+#[derive(Debug, Clone)]
+pub struct Declared {
+    /// By protocol: the progress of a complete transaction, by direction.
+    complete: [[u8; 2]; 64],
+    /// The protocols that follow another one.
+    followers: Vec<(Handover, AppProto)>,
+}
+
+impl Declared {
+    pub(crate) fn new(
+        complete: impl Iterator<Item = (AppProto, [u8; 2])>,
+        followers: impl Iterator<Item = (Handover, AppProto)>,
+    ) -> Declared {
+        let mut all = [[1; 2]; 64];
+        for (proto, progress) in complete {
+            if let Some(of) = all.get_mut(proto as usize) {
+                *of = progress;
+            }
+        }
+        Declared { complete: all, followers: followers.collect() }
+    }
+
+    /// The progress of a complete transaction, by direction.
+    pub(crate) fn complete(&self, proto: AppProto) -> [u8; 2] {
+        self.complete.get(proto as usize).copied().unwrap_or([1; 2])
+    }
+
+    /// The protocol of a connection that a command such as STARTTLS secured.
+    pub(crate) fn secured(&self) -> Option<AppProto> {
+        self.follower(|h| *h == Handover::Secured)
+    }
+
+    /// The protocol that HTTP/1's `Upgrade` names.
+    pub(crate) fn upgraded(&self, to: &[u8]) -> Option<AppProto> {
+        self.follower(|h| matches!(h, Handover::Upgrade(name) if to.eq_ignore_ascii_case(name.as_bytes())))
+    }
+
+    fn follower(&self, handover: impl Fn(&Handover) -> bool) -> Option<AppProto> {
+        self.followers.iter().find(|(h, _)| handover(h)).map(|(_, proto)| *proto)
+    }
+}
