@@ -6,7 +6,7 @@ use crate::declare::{Opening, Protocol};
 use crate::expect::Carries;
 use crate::parser::{AppCounters, Outcome, Parse, Parser};
 use crate::proto::AppProto;
-use crate::recognise::{RecogniseState, Recognised};
+use crate::recognise::{Probed, RecogniseState, Recognised, begins_with};
 use crate::registry::{declaration, protocol};
 use crate::tx::Transaction;
 
@@ -252,7 +252,7 @@ impl AppSession {
                     self.first = None;
                 }
                 if self.side[dir.index()] == AppProto::Unknown {
-                    self.give_up(dir, false);
+                    self.give_up(cx, dir);
                 }
             }
         }
@@ -356,6 +356,17 @@ impl AppSession {
         if self.side[dir.index()] != AppProto::Unknown {
             return;
         }
+        let other = self.side[dir.reverse().index()];
+        if dir == Direction::ToServer && cx.flow.proto == 6 && other.is_known() {
+            match begins_with(declaration(other).map_or(&[], |p| p.first_words), data) {
+                Probed::Yes { .. } => {
+                    self.side[dir.index()] = other;
+                    return;
+                }
+                Probed::More if !cx.end => return,
+                _ => {}
+            }
+        }
         match cx.config.recogniser.recognise(&mut self.state, cx.flow, dir, data, cx.end) {
             Recognised::More => {}
             // The other side's datagrams may already have a protocol before this one reveals the client.
@@ -384,17 +395,18 @@ impl AppSession {
                 }
                 self.start(cx, proto);
             }
-            Recognised::Failed => self.give_up(dir, cx.flow.proto == 17),
+            Recognised::Failed => self.give_up(cx, dir),
         }
     }
 
-    fn give_up(&mut self, dir: Direction, udp: bool) {
+    fn give_up(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        let udp = cx.flow.proto == 17;
         self.side[dir.index()] = AppProto::Failed;
         match self.side[dir.reverse().index()] {
-            AppProto::Failed => self.proto = AppProto::Failed,
+            AppProto::Failed => self.fail_detection(cx),
             // Over UDP, the flow has failed even if the other direction is still unknown.
             AppProto::Unknown if udp => {
-                self.proto = AppProto::Failed;
+                self.fail_detection(cx);
                 self.refuted[dir.index()] = self.opened(dir);
             }
             AppProto::Unknown => {}
@@ -405,6 +417,13 @@ impl AppSession {
                     self.events |= SessionEvent::OnlyOneDirection.bit();
                 }
             }
+        }
+    }
+
+    fn fail_detection(&mut self, cx: &mut Parse<'_>) {
+        if self.proto != AppProto::Failed {
+            self.proto = AppProto::Failed;
+            Self::count_flow(cx, AppProto::Failed);
         }
     }
 

@@ -43,6 +43,9 @@ pub struct Protocol {
     pub recognition: Recognition,
     /// How a conversation begins.
     pub opening: Opening,
+    /// Words with which clients may begin once the server's side is this protocol, besides those of `recognition`. Alone they
+    /// do not identify the protocol.
+    pub first_words: &'static [&'static str],
     /// Creates the parser for a flow.
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
     /// Creates the parser of an announced connection that carries this protocol in a direction ([`crate::expect`]); `None` if
@@ -109,6 +112,7 @@ impl Protocol {
             usual_port: None,
             recognition: Recognition { patterns: &[], probes: &[] },
             opening: Opening::Any,
+            first_words: &[],
             parser: name_only,
             expected: None,
             keywords: &[],

@@ -44,6 +44,8 @@ const STREAM_DEPTH: usize = 1;
 pub static PROTOCOL: Protocol = Protocol {
     settings: &[Setting::max_tx(256), Setting::STREAM_DEPTH],
     opening: Opening::Command,
+    // RFC 5034, 6856; some clients only look whether the server answers.
+    first_words: &["AUTH", "LANG", "UTF8", "NOOP", "HELP", "QUIT"],
     recognition: Recognition {
         patterns: &[
             Pattern::tcp(TC, b"+OK "),

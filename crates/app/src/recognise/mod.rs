@@ -492,6 +492,24 @@ fn request_line(data: &[u8]) -> Probed {
     }
 }
 
+/// Whether a client's first word is one of `words`; `More` if the word is incomplete.
+pub(crate) fn begins_with(words: &[&str], data: &[u8]) -> Probed {
+    if words.is_empty() {
+        return Probed::No;
+    }
+    let length = data.iter().position(|b| matches!(b, b' ' | b'\r' | b'\n'));
+    let word = data.get(..length.unwrap_or(data.len())).unwrap_or(data);
+    let fits = |w: &&str| match length {
+        Some(_) => w.as_bytes().eq_ignore_ascii_case(word),
+        None => w.as_bytes().get(..word.len()).is_some_and(|w| w.eq_ignore_ascii_case(word)),
+    };
+    match (words.iter().any(|w| fits(w)), length) {
+        (true, Some(_)) => Probed::Yes { reverse: false },
+        (true, None) => Probed::More,
+        (false, _) => Probed::No,
+    }
+}
+
 /// Runs the remaining probes. A probe that needs fewer bytes than `best` replaces it. With `last`, undecided probes are
 /// dropped.
 fn ask(

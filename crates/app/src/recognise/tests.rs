@@ -4,7 +4,10 @@ use margay_packet::Time;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::AppConfig;
+use crate::parser::{Parse, Shared};
 use crate::registry::ALL;
+use crate::session::{AppSession, SessionEvent};
 
 fn flow(proto: u8, sport: u16, dport: u16) -> FlowCore {
     FlowCore {
@@ -377,4 +380,47 @@ fn a_request_whose_method_is_a_command_elsewhere() {
     assert_eq!(look(&flow(TCP, 40000, 80), TO_SERVER, &long), Recognised::Failed);
     let (r, mut state) = (recogniser(), RecogniseState::default());
     assert_eq!(r.recognise(&mut state, &flow(TCP, 40000, 25), TO_SERVER, b"EHLO x", true), is(AppProto::Smtp));
+}
+
+/// What detection finds in a conversation: both sides, the anomalies, and the counted flows that failed.
+fn sides(transport: u8, port: u16, said: &[(Direction, &[u8])]) -> ([AppProto; 2], u8, u64) {
+    let config = AppConfig::default();
+    let (core, mut shared, mut session) = (flow(transport, 40_000, port), Shared::default(), AppSession::default());
+    for &(dir, data) in said {
+        let mut cx =
+            Parse { config: &config, shared: &mut shared, flow: &core, time: Time(0), end: false, inline: false };
+        session.data(&mut cx, dir, data);
+    }
+    let failed = shared.counters.flows[usize::from(transport == UDP)][AppProto::Failed as usize];
+    (session.sides_shown(), session.take_events(), failed)
+}
+
+/// After the server's greeting, a client's first word need not identify the protocol.
+#[test]
+fn the_first_word_of_a_client() {
+    let long = |word: &str| format!("{word}{}\r\n", "x".repeat(4096)).into_bytes();
+    for (port, greeting, proto, words) in [
+        (110, "+OK ready\r\n", AppProto::Pop3, &["AUTH XOAUTH2 ", "auth plain ", "LANG ", "NOOP\r\n"][..]),
+        (21, "220 FTP ready\r\n", AppProto::Ftp, &["HOST ", "QUIT\r\n", "auth "][..]),
+        (25, "220 mx ESMTP\r\n", AppProto::Smtp, &["XCLIENT ", "AUTH ", "MAIL "][..]),
+    ] {
+        for word in words {
+            let data = long(word);
+            for cut in [1, 3, data.len()] {
+                let said = [(TO_CLIENT, greeting.as_bytes()), (TO_SERVER, &data[..cut]), (TO_SERVER, &data[..])];
+                assert_eq!(sides(TCP, port, &said), ([proto; 2], 0, 0), "{word} {cut}");
+            }
+        }
+        let other = long("AUTHX ");
+        let (shown, events, _) = sides(TCP, port, &[(TO_CLIENT, greeting.as_bytes()), (TO_SERVER, &other[..])]);
+        assert_eq!((shown[0], events), (AppProto::Failed, SessionEvent::OnlyOneDirection.bit()));
+    }
+}
+
+#[test]
+fn flows_without_a_protocol_are_counted() {
+    let nothing = &[0xff; 4096][..];
+    assert_eq!(sides(UDP, 9, &[(TO_SERVER, nothing), (TO_SERVER, nothing), (TO_CLIENT, nothing)]).2, 1);
+    assert_eq!(sides(TCP, 9, &[(TO_SERVER, nothing)]).2, 0);
+    assert_eq!(sides(TCP, 9, &[(TO_SERVER, nothing), (TO_CLIENT, nothing), (TO_CLIENT, nothing)]).2, 1);
 }

@@ -49,6 +49,10 @@ pub static PROTOCOL: Protocol = Protocol {
     shows_tx: true,
     usual_port: Some(25),
     opening: Opening::Command,
+    // RFC 5321, 2033, 3207, 4954; a proxy begins with XCLIENT or XFORWARD.
+    first_words: &[
+        "MAIL", "AUTH", "XCLIENT", "XFORWARD", "STARTTLS", "LHLO", "NOOP", "RSET", "VRFY", "EXPN", "HELP", "ETRN",
+    ],
     capital_events: true,
     recognition: recognition::RECOGNITION,
     parser,
