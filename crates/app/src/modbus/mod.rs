@@ -141,7 +141,9 @@ impl Conversation for Modbus {
             let key = message.transaction;
             let asked = self.pending.get(&key).copied().and_then(|id| turn.tx(id));
             let asks = |tx: &&mut crate::conversation::Tx<Exchange>| {
-                tx.content.request.as_ref().is_some_and(|r| r.function == message.function & 0x7f)
+                // Some servers answer an unknown function with an exception that names none.
+                let names_none = message.function == 0x80;
+                tx.content.request.as_ref().is_some_and(|r| names_none || r.function == message.function & 0x7f)
             };
             match asked.filter(asks) {
                 Some(tx) => {

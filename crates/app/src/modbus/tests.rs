@@ -226,6 +226,17 @@ fn responses_find_their_requests() {
     assert!(talk.txs().len() <= 10 && talk.events().contains(&"flooded"));
 }
 
+/// pymodbus answers functions that it does not know with function 0.
+#[test]
+fn an_exception_without_a_function() {
+    let mut talk = modbus();
+    talk.client(&message(9, &[90, 0, 2])).server(&message(9, &[0x80, 1]));
+    assert_eq!((talk.complete(), talk.events()), (vec![[true, true]], vec![]));
+    let mut talk = modbus();
+    talk.client(&message(9, &[90, 0, 2])).server(&message(8, &[0x80, 1]));
+    assert_eq!(talk.events(), ["unsolicited_response"]);
+}
+
 #[test]
 fn any_byte_may_be_wrong() {
     let requests: &[&[u8]] =
