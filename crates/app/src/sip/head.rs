@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use margay_flow::Direction;
-
 /// Header fields that are kept; each may occur several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
@@ -78,14 +76,13 @@ fn is_version(version: &[u8]) -> bool {
 }
 
 impl Head {
-    /// Reads the header up to its blank line: a request to the server, or a response to the client.
-    pub(super) fn read(dir: Direction, data: &[u8]) -> Option<Head> {
+    /// Reads the header up to its blank line: a request or a response.
+    pub(super) fn read(request: bool, data: &[u8]) -> Option<Head> {
         u32::try_from(data.len()).ok()?;
         let next = data.iter().position(|b| *b == b'\n')? + 1;
         let len = trimmed_end(data, next);
         let line = data.get(..len)?;
         let first = line.iter().position(|b| *b == b' ')?;
-        let request = dir == Direction::ToServer;
         let parts = if request {
             let second = first + 1 + line.get(first + 1..)?.iter().position(|b| *b == b' ')?;
             let (method, uri) = (line.get(..first)?, line.get(first + 1..second)?);
@@ -154,6 +151,11 @@ impl Head {
         } else {
             StartLine::Response { version: a, code: b, reason: c }
         }
+    }
+
+    /// Whether it is a request.
+    pub(super) const fn is_request(&self) -> bool {
+        self.request
     }
 
     /// The start line without its end.

@@ -10,10 +10,10 @@ use margay_json::Json;
 
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
-use crate::declare::{Keyword, KeywordDirection, Opening, Protocol};
+use crate::declare::{Keyword, KeywordDirection, Opening, Protocol, Setting, Unit};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
-use crate::recognise::{Pattern, Recognition, UDP};
+use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP, UDP};
 use crate::tx::{Found, LogFor, TxBase};
 
 use head::{Field, Head, StartLine};
@@ -35,12 +35,12 @@ pub mod events {
 use events::Event;
 
 keywords! {
-    Method Keyword::buffer(&["sip.method"], KeywordDirection::ToServer);
-    Uri Keyword::buffer(&["sip.uri"], KeywordDirection::ToServer);
-    StatCode Keyword::buffer(&["sip.stat_code"], KeywordDirection::ToClient);
-    StatMsg Keyword::buffer(&["sip.stat_msg"], KeywordDirection::ToClient);
-    RequestLine Keyword::buffer(&["sip.request_line"], KeywordDirection::ToServer);
-    ResponseLine Keyword::buffer(&["sip.response_line"], KeywordDirection::ToClient);
+    Method Keyword::buffer(&["sip.method"], KeywordDirection::Both);
+    Uri Keyword::buffer(&["sip.uri"], KeywordDirection::Both);
+    StatCode Keyword::buffer(&["sip.stat_code"], KeywordDirection::Both);
+    StatMsg Keyword::buffer(&["sip.stat_msg"], KeywordDirection::Both);
+    RequestLine Keyword::buffer(&["sip.request_line"], KeywordDirection::Both);
+    ResponseLine Keyword::buffer(&["sip.response_line"], KeywordDirection::Both);
     Version Keyword::buffer(&["sip.protocol"], KeywordDirection::Both);
     From Keyword::buffers(&["sip.from"], KeywordDirection::Both);
     To Keyword::buffers(&["sip.to"], KeywordDirection::Both);
@@ -112,10 +112,40 @@ const LITERALS: [Pattern; WORDS.len() * 4] = {
     all
 };
 
+/// The line ends that may precede the first message of a stream.
+const BLANKS_MAX: usize = 64;
+
+/// Clients may begin a stream with line ends (RFC 3261, section 7.5; RFC 5626, section 3.5.1).
+fn after_line_ends(_dir: Direction, data: &[u8]) -> Probed {
+    let blanks = data.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+    let rest = data.get(blanks..).unwrap_or(&[]);
+    if blanks == 0 && !data.is_empty() || blanks > BLANKS_MAX {
+        Probed::No
+    } else if WORDS.iter().any(|w| rest.starts_with(w)) {
+        Probed::Yes { reverse: false }
+    } else if WORDS.iter().any(|w| w.starts_with(rest)) {
+        Probed::More
+    } else {
+        Probed::No
+    }
+}
+
+const LENIENT: usize = 0;
+
 /// SIP.
 pub static PROTOCOL: Protocol = Protocol {
+    settings: &[Setting {
+        key: "lenient",
+        unit: Unit::Flag,
+        default: 0,
+        about: "Whether either side may send requests, as a server does that calls a registered telephone, and datagrams of line \
+                ends or zeros, which keep an address binding, are no errors.",
+    }],
     opening: Opening::Command,
-    recognition: Recognition { patterns: &LITERALS, probes: &[] },
+    recognition: Recognition {
+        patterns: &LITERALS,
+        probes: &[Probe { transport: TCP, ports: &[], probe: after_line_ends }],
+    },
     parser: parser::<Sip>,
     keywords: KEYWORDS,
     buffers: &BUFFERS,
@@ -134,9 +164,16 @@ struct Side {
     message: Option<(usize, u64)>,
 }
 
+/// Reads a header. Only the lenient parser expects a server that calls a registered telephone.
+fn read(lenient: bool, dir: Direction, head: &[u8]) -> Option<Head> {
+    let request = if lenient { !head.starts_with(b"SIP/") } else { dir == Direction::ToServer };
+    Head::read(request, head)
+}
+
 /// The state of a flow.
 #[derive(Debug, Default)]
 struct Sip {
+    lenient: bool,
     sides: [Side; 2],
 }
 
@@ -144,8 +181,8 @@ impl Conversation for Sip {
     type Tx = Message;
     const PROTO: AppProto = AppProto::Sip;
 
-    fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
-        Sip::default()
+    fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
+        Sip { lenient: config.settings.get(AppProto::Sip, LENIENT) != 0, ..Sip::default() }
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
@@ -167,7 +204,7 @@ impl Conversation for Sip {
                 () => Framing::More,
             };
         };
-        let Some(head) = Head::read(dir, data.get(..len).unwrap_or(data)) else { return Framing::Broken };
+        let Some(head) = read(self.lenient, dir, data.get(..len).unwrap_or(data)) else { return Framing::Broken };
         let body = head.content_length();
         let wanted = if head.has_sdp() { body.min(SDP_MAX as u64) as usize } else { 0 };
         side.message = Some((len + wanted, body - wanted as u64));
@@ -178,7 +215,7 @@ impl Conversation for Sip {
         let side = &mut self.sides[dir.index()];
         (side.scanned, side.message) = (0, None);
         let failed = |turn: &mut Turn<'_, '_, Message>, event| {
-            // Every datagram is a frame, whatever its content: clients send blanks to keep an address binding.
+            // Every datagram is a frame, whatever its content.
             if turn.cx.flow.proto == 17 {
                 turn.frame(dir, PDU_FRAME, 0, message.len(), None);
             }
@@ -187,8 +224,13 @@ impl Conversation for Sip {
             }
             Outcome::Failed
         };
+        // Datagrams without a message keep an address binding.
+        if self.lenient && (message.iter().all(|b| matches!(b, b'\r' | b'\n' | b' ' | 0)) || message == b"jaK") {
+            turn.frame(dir, PDU_FRAME, 0, message.len(), None);
+            return Outcome::More;
+        }
         let Some(len) = head::end(message, 0) else { return failed(turn, Event::IncompleteData) };
-        let Some(head) = Head::read(dir, message.get(..len).unwrap_or(message)) else {
+        let Some(head) = read(self.lenient, dir, message.get(..len).unwrap_or(message)) else {
             return failed(turn, Event::InvalidData);
         };
         let rest = message.get(len..).unwrap_or(&[]);
@@ -197,9 +239,9 @@ impl Conversation for Sip {
             body = head.content_length();
         }
         let sdp = if head.has_sdp() { Sdp::read(rest.get(..SDP_MAX).unwrap_or(rest)) } else { None };
-        let line = head.line_len();
+        let (line, is_request) = (head.line_len(), head.is_request());
         let id = turn.one_way(dir, Message { dir, head, sdp }).base.id;
-        let first = if dir == Direction::ToServer { REQUEST_LINE_FRAME } else { RESPONSE_LINE_FRAME };
+        let first = if is_request { REQUEST_LINE_FRAME } else { RESPONSE_LINE_FRAME };
         let body = usize::try_from(body).unwrap_or(usize::MAX - len);
         turn.frame(dir, PDU_FRAME, 0, len.saturating_add(body), Some(id));
         turn.frame(dir, first, 0, line, Some(id));

@@ -154,3 +154,44 @@ fn descriptions_that_are_none() {
     let sdp = Sdp::read(many.as_bytes()).unwrap();
     assert!(sdp.field(sdp::Field::Attribute, 1020).is_some() && sdp.field(sdp::Field::Attribute, 1021).is_none());
 }
+
+/// A server calls a registered telephone over the telephone's flow.
+#[test]
+fn either_side_sends_requests() {
+    let invite = "INVITE sip:b@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP a\r\nContent-Length: 0\r\n\r\n";
+    let ringing = "SIP/2.0 180 Ringing\r\nVia: SIP/2.0/UDP a\r\nContent-Length: 0\r\n\r\n";
+    for talk in [Talk::udp(AppProto::Sip, 5060), Talk::tcp(AppProto::Sip, 5060)] {
+        let mut talk = talk.set("lenient", 1);
+        talk.shared.frames.wanted = true;
+        talk.client(REGISTER.as_bytes()).server(invite.as_bytes()).client(ringing.as_bytes());
+        assert_eq!((talk.logs().len(), talk.outcome), (3, Outcome::More));
+        assert_eq!(talk.buffers("sip.method", ToClient), ["INVITE"]);
+        assert_eq!(talk.buffers("sip.stat_code", ToServer), ["180"]);
+        let kinds = |dir| -> Vec<&str> {
+            talk.shared.frames.flow.of(dir).iter().map(|f| FRAMES[usize::from(f.kind)]).collect()
+        };
+        assert_eq!(kinds(ToClient), ["pdu", "request.line", "request.headers"]);
+        assert_eq!(kinds(ToServer)[3..], ["pdu", "response.line", "response.headers"]);
+    }
+}
+
+#[test]
+fn datagrams_that_keep_an_address_binding() {
+    let mut talk = Talk::udp(AppProto::Sip, 5060).set("lenient", 1);
+    talk.shared.frames.wanted = true;
+    for bytes in ["\r\n\r\n", "\0\0\0\0", "jaK", "     "] {
+        talk.client(REGISTER.as_bytes()).client(bytes.as_bytes());
+        assert_eq!((talk.outcome, talk.events().len()), (Outcome::More, 0));
+    }
+    let pdus = talk.shared.frames.flow.of(ToServer).iter().filter(|f| f.kind == PDU_FRAME).count();
+    assert_eq!((talk.logs().len(), pdus), (4, 8));
+}
+
+#[test]
+fn streams_that_begin_with_line_ends() {
+    let yes = Probed::Yes { reverse: false };
+    let of = |data: &[u8]| after_line_ends(ToServer, data);
+    assert_eq!((of(b"\r\n\r\nOPTIONS sip:a"), of(b"\r\nSIP/2.0 200")), (yes, yes));
+    assert_eq!((of(b"\r\n\r\n"), of(b"\r\nOPTI"), of(b"\r\nOPTIX")), (Probed::More, Probed::More, Probed::No));
+    assert_eq!((of(b"OPTIONS sip:a"), of(&[b'\n'; 65])), (Probed::No, Probed::No));
+}
