@@ -178,6 +178,8 @@ fn parts_that_are_files() {
             vec![("i", 2)],
         ),
         ("Content-Type: message/rfc822; name=m\n\nContent-Type: x/y; name=i\n\nin\n--BB--", vec![("i", 2)]),
+        ("Content-Type: message/partial; number=1; id=a\n\nContent-Type: x/y; name=i\n\nin\n--BB--", vec![("i", 2)]),
+        ("Content-Type: message/partial; number=2; id=a\n\nContent-Type: x/y; name=i\n\nin\n--BB--", vec![]),
         ("Content-Type: x/y; name=a\nContent-Transfer-Encoding: quoted-printable\n\na=3D=\nb\n--BB--", vec![("a", 3)]),
         ("Content-Type: text/plain\n\nnone\n--BB--", vec![]),
     ] {

@@ -385,9 +385,14 @@ impl Message {
         if name.eq_ignore_ascii_case(b"content-type") {
             let kind = value.split(|&b| b == b';').next().unwrap_or(value).trim_ascii().to_ascii_lowercase();
             f.multipart = kind.starts_with(b"multipart/");
-            f.message = matches!(kind.as_slice(), b"message/rfc822" | b"message/global");
             f.text = Some(matches!(kind.as_slice(), b"text/plain" | b"text/html" | b"text/calendar" | b"text"));
             let parameters = Parameters::of(value);
+            f.message = match kind.as_slice() {
+                b"message/rfc822" | b"message/global" => true,
+                // The first of several mails has the header of the divided message (RFC 2046, section 5.2.2).
+                b"message/partial" => parameters.get(b"number").is_some_and(|n| n.trim_ascii() == b"1"),
+                _ => false,
+            };
             f.boundary = parameters.get(b"boundary").map(|b| unescape(b.trim_ascii_end())).filter(|b| !b.is_empty());
             f.names[0] = parameters.file_name(b"name").filter(|n| !n.is_empty());
         } else if name.eq_ignore_ascii_case(b"content-disposition") {
