@@ -116,7 +116,19 @@ impl Parts<'_> {
             Some(b"e") => p.error.is_some(),
             _ => false,
         };
-        p.is_complete = read.is_some() && has_id && all;
+        let names_node = |entries: Option<&[u8]>| {
+            let mut named = false;
+            let read = bencode::entries(entries.unwrap_or(&[]), |key, value| {
+                named |= key == b"id" && matches!(value, Value::Bytes(_));
+            });
+            entries.is_none() || read.is_some() && named
+        };
+        p.is_complete = read.is_some()
+            && has_id
+            && all
+            && names_node(p.arguments)
+            && names_node(p.response)
+            && p.query.is_none_or(|q| std::str::from_utf8(q).is_ok());
         p
     }
 }
@@ -131,7 +143,8 @@ impl Content for Message {
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
-        let p = Parts::read(&self.raw);
+        // Like in Suricata, nothing of an invalid message is shown.
+        let p = Some(Parts::read(&self.raw)).filter(|p| p.is_complete).unwrap_or_default();
         json.object("bittorrent_dht");
         json.hex("transaction_id", p.transaction_id);
         if let Some(version) = p.client_version {
@@ -285,15 +298,17 @@ mod tests {
         // Without a transaction identifier; not bencoded; a query without arguments.
         let t = talk(b"d1:ad2:id20:abcdefghij0123456789e1:q4:ping1:y1:qe", b"d1:ad2:id20:abc");
         assert_eq!(t.events(), ["malformed_packet"; 2]);
-        assert!(
-            t.logs()[0].contains(r#""transaction_id":"","request_type":"ping","request":{"id":"#),
-            "{}",
-            t.logs()[0]
-        );
+        assert!(t.logs()[0].contains(r#"{"transaction_id":""}"#), "{}", t.logs()[0]);
         assert_eq!(
             talk(b"d1:ad2:id1:ae1:t2:aa1:y1:qe", b"d1:rd2:id1:ae1:t2:aa1:y1:xe").events(),
             ["malformed_packet"; 2]
         );
+        // Without the node's identifier; a name that is not text.
+        assert_eq!(
+            talk(b"d1:ad2:ix1:ae1:q4:ping1:t2:aa1:y1:qe", b"d1:rd2:ix1:ae1:t2:aa1:y1:re").events(),
+            ["malformed_packet"; 2]
+        );
+        assert_eq!(talk(b"d1:ad2:id1:ae1:q4:pi\xffg1:t2:aa1:y1:qe", b"").events(), ["malformed_packet"]);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub struct Protocol {
     pub inner_states: &'static [&'static str],
     /// Event names, by number, as rules have them after the dot (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
+    /// Whether a transaction shows no anomalies once it was logged; rules still see its events.
+    pub anomalies_end: bool,
     /// Whether anomaly events show its event names in capitals, as for the oldest protocols.
     pub capital_events: bool,
     /// Names of frame types, by number ([`crate::frame`]).
@@ -121,6 +123,7 @@ impl Protocol {
             states: PLAIN_STATES,
             inner_states: &[],
             events: &[],
+            anomalies_end: false,
             capital_events: false,
             frames: &[],
             event_key: "",

@@ -19,11 +19,11 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header of a datagram: version 1.0 or 2.0, and the datagram's length.
+    /// Reads the header of a datagram of version 1.0 or 2.0. Like in Suricata, its length is not compared with the datagram's.
     pub(super) fn read(data: &[u8]) -> Option<Header> {
         let head = data.first_chunk::<HEADER>()?;
         let be64 = |at: usize| head.get(at..)?.first_chunk().map(|b| u64::from_be_bytes(*b));
-        if !matches!(head[17], 0x10 | 0x20) || be32(head, 24)? as usize != data.len() {
+        if !matches!(head[17], 0x10 | 0x20) {
             return None;
         }
         Some(Header {

@@ -73,7 +73,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Ike, "ike").logged()
 };
 
-/// Checks version and length. Like in Suricata, the flow is turned if an apparent response has no responder SPI. That includes
+/// Checks the version. Like in Suricata, the flow is turned if an apparent response has no responder SPI. That includes
 /// a responder's request for a cookie.
 fn probe(dir: Direction, data: &[u8]) -> Probed {
     match Header::read(data) {

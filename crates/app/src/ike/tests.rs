@@ -138,7 +138,8 @@ fn lengths_are_not_trusted() {
         let mut cut = whole[..at].to_vec();
         let mut talk = Talk::udp(AppProto::Ike, 500);
         talk.client(&cut);
-        assert_eq!((talk.outcome == Outcome::Failed, talk.logs().len()), (at > 0, 0), "{at}");
+        let headed = at >= HEADER;
+        assert_eq!((talk.outcome == Outcome::Failed, talk.logs().len()), (at > 0 && !headed, headed.into()), "{at}");
         // The same with a matching length.
         if at >= HEADER {
             cut[24..28].copy_from_slice(&(at as u32).to_be_bytes());

@@ -112,6 +112,7 @@ fn every_probe_is_asked() {
         }
     }
     let all = Recogniser::new(&settings);
+    let probes_of = |t: u8| ALL.iter().map(|k| probes_in(k.recognition.probes, t)).sum::<usize>();
     assert_eq!(all.probes.each_ref().map(|p| p.list.len()), [TCP, UDP].map(probes_of));
 }
 

@@ -67,8 +67,22 @@ pub(super) fn end(data: &[u8], scanned: usize) -> Option<usize> {
     None
 }
 
-fn is_token(b: u8) -> bool {
+// What Suricata's parser accepts, observed by trying every byte in each place.
+
+fn is_in_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&b)
+}
+
+fn is_in_value(b: u8) -> bool {
+    matches!(b, b'\t' | b'\r' | b' '..=b'~')
+}
+
+fn is_in_uri(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"!#$%&'*+,-./:;=?@_`~".contains(&b)
+}
+
+fn is_in_reason(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b" !$%&'()*+,-./:;=?@_`~".contains(&b)
 }
 
 fn is_version(version: &[u8]) -> bool {
@@ -87,7 +101,7 @@ impl Head {
             let second = first + 1 + line.get(first + 1..)?.iter().position(|b| *b == b' ')?;
             let (method, uri) = (line.get(..first)?, line.get(first + 1..second)?);
             if method.is_empty()
-                || !method.iter().copied().all(is_token)
+                || !method.iter().copied().all(is_in_name)
                 || uri.is_empty()
                 || !is_version(&line[second + 1..])
             {
@@ -141,6 +155,26 @@ impl Head {
             }
             at = next;
         }
+    }
+
+    /// Whether all characters are those that Suricata takes: no other than ASCII, and of the classes of section 25.1.
+    pub(super) fn is_strict(&self) -> bool {
+        let all = |text: &[u8], is: fn(u8) -> bool| text.iter().copied().all(is);
+        let start = match self.start() {
+            StartLine::Request { method, uri, .. } => all(method, |b| b.is_ascii_alphabetic()) && all(uri, is_in_uri),
+            StartLine::Response { reason, .. } => all(reason, is_in_reason),
+        };
+        let header = self.bytes.get(self.line_len()..).unwrap_or(&[]);
+        start
+            && header.split(|b| *b == b'\n').all(|line| match line {
+                [] | [b'\r'] => true,
+                // A folded line continues a value.
+                [b' ' | b'\t', value @ ..] => all(value, is_in_value),
+                _ => line.iter().position(|b| *b == b':').is_some_and(|colon| {
+                    let (name, value) = line.split_at(colon);
+                    all(name.trim_ascii_end(), is_in_name) && all(value, is_in_value)
+                }),
+            })
     }
 
     /// The parts of the start line.

@@ -138,8 +138,9 @@ pub static PROTOCOL: Protocol = Protocol {
         key: "lenient",
         unit: Unit::Flag,
         default: 0,
-        about: "Whether either side may send requests, as a server does that calls a registered telephone, and datagrams of line \
-                ends or zeros, which keep an address binding, are no errors.",
+        about: "Whether either side may send requests, as a server does that calls a registered telephone, names and values may \
+                have other characters than ASCII, and datagrams of line ends or zeros, which keep an address binding, are no \
+                errors.",
     }],
     opening: Opening::Command,
     recognition: Recognition {
@@ -164,10 +165,10 @@ struct Side {
     message: Option<(usize, u64)>,
 }
 
-/// Reads a header. Only the lenient parser expects a server that calls a registered telephone.
+/// Reads a header. Only the lenient parser takes any character, and expects a server that calls a registered telephone.
 fn read(lenient: bool, dir: Direction, head: &[u8]) -> Option<Head> {
     let request = if lenient { !head.starts_with(b"SIP/") } else { dir == Direction::ToServer };
-    Head::read(request, head)
+    Head::read(request, head).filter(|h| lenient || h.is_strict())
 }
 
 /// The state of a flow.

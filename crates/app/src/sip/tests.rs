@@ -195,3 +195,44 @@ fn streams_that_begin_with_line_ends() {
     assert_eq!((of(b"\r\n\r\n"), of(b"\r\nOPTI"), of(b"\r\nOPTIX")), (Probed::More, Probed::More, Probed::No));
     assert_eq!((of(b"OPTIONS sip:a"), of(&[b'\n'; 65])), (Probed::No, Probed::No));
 }
+
+/// Every byte in a name, a value, a reason, a method and an address.
+#[test]
+fn characters() {
+    let count = |lenient: u64, client: bool, text: &[u8]| {
+        let mut talk = Talk::udp(AppProto::Sip, 5060).set("lenient", lenient);
+        if client {
+            talk.client(text)
+        } else {
+            talk.server(text)
+        };
+        talk.logs().len()
+    };
+    for byte in 0..=255u8 {
+        let message = |before: &str, after: &str| [before.as_bytes(), &[byte], after.as_bytes()].concat();
+        let ascii = byte.is_ascii_alphanumeric();
+        for (text, request, taken) in [
+            (message("R", " sip:a SIP/2.0\r\nVia: b\r\n\r\n"), true, byte.is_ascii_alphabetic()),
+            (
+                message("REGISTER s", ":a SIP/2.0\r\nVia: b\r\n\r\n"),
+                true,
+                ascii || b"!#$%&'*+,-./:;=?@_`~".contains(&byte),
+            ),
+            (message("REGISTER sip:a SIP/2.0\r\nVi", "a: b\r\n\r\n"), true, ascii || b"!%'*+-.:_`~".contains(&byte)),
+            (
+                message("REGISTER sip:a SIP/2.0\r\nVia: b", "b\r\n\r\n"),
+                true,
+                matches!(byte, b'\t' | b'\r' | b' '..=b'~'),
+            ),
+            (
+                message("SIP/2.0 200 O", "K\r\nVia: b\r\n\r\n"),
+                false,
+                ascii || b" !$%&'()*+,-./:;=?@_`~".contains(&byte),
+            ),
+        ] {
+            assert_eq!(count(0, request, &text), usize::from(taken), "{byte:02x} {}", text.escape_ascii());
+        }
+    }
+    let named = "REGISTER sip:a SIP/2.0\r\nFrom: \"J\u{f6}rg\" <sip:a>\r\n\r\n".as_bytes();
+    assert_eq!((count(0, true, named), count(1, true, named)), (0, 1));
+}

@@ -77,6 +77,7 @@ fn hello(tx: &mut TlsTx, dir: Direction, body: &[u8]) {
     let client = dir == Direction::ToServer;
     let (hello, flaws) = if client { Hello::client(body) } else { Hello::server(body) };
     for (flaw, event) in [
+        (!client && !hello.version.is_of_record() && !hello.version.is_13(), Event::InvalidRecordVersion),
         (flaws.malformed, Event::HandshakeInvalidLength),
         (flaws.several_sni, Event::MultipleSniExtensions),
         (flaws.sni_type, Event::InvalidSniType),

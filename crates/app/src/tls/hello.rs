@@ -51,6 +51,8 @@ pub struct Hello {
     session: Part,
     ciphers: Part,
     extensions: Part,
+    /// Whether the cipher suites were read, and whether everything behind them.
+    read: (bool, bool),
     sni: Option<Part>,
     groups: Part,
     points: Part,
@@ -153,12 +155,14 @@ impl Hello {
             self.session = r.short()?;
         }
         self.ciphers = if client { r.long()? } else { r.part(2)? };
+        self.read.0 = true;
         if !short {
             // Compression: a list in the ClientHello.
             let n = if client { r.u8()? } else { 1 };
             r.part(n)?;
         }
         if r.left() == 0 {
+            self.read.1 = true;
             return Some(());
         }
         // Nothing follows the extensions.
@@ -190,6 +194,7 @@ impl Hello {
                 _ => {}
             }
         }
+        self.read.1 = true;
         Some(())
     }
 
@@ -210,6 +215,11 @@ impl Hello {
     /// Whether it is a HelloRetryRequest.
     pub fn is_retry(&self) -> bool {
         self.random() == Some(&RETRY[..])
+    }
+
+    /// Whether the cipher suites could be read, and whether everything behind them.
+    pub(super) const fn read_to(&self) -> (bool, bool) {
+        self.read
     }
 
     /// Session identifier.

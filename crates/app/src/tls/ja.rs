@@ -25,11 +25,19 @@ pub(crate) const JA3: Form = Form::Md5 { module: "detect-tls-ja3-hash", called: 
 /// The form of `ja3s.hash`.
 pub(crate) const JA3S: Form = Form::Md5 { module: "detect-tls-ja3s-hash", called: "JA3S hash", strict: true };
 
-/// Appends the JA3 string of a ClientHello: `version,ciphers,extensions,groups,point formats`, without GREASE.
+/// Appends the JA3 string of a ClientHello: `version,ciphers,extensions,groups,point formats`, without GREASE. Like in Suricata,
+/// the string of an invalid message ends before its ciphers or its extensions.
 pub fn ja3(hello: &Hello, out: &mut Vec<u8>) {
     margay_json::digits(out, u64::from(hello.version.0));
+    let (has_ciphers, has_rest) = hello.read_to();
+    if !has_ciphers {
+        return;
+    }
     out.push(b',');
     list(out, hello.ciphers().filter(Hello::is_real));
+    if !has_rest {
+        return;
+    }
     out.push(b',');
     list(out, hello.extensions().filter(Hello::is_real));
     out.push(b',');
@@ -41,8 +49,15 @@ pub fn ja3(hello: &Hello, out: &mut Vec<u8>) {
 /// Appends the JA3S string of a ServerHello: `version,cipher,extensions`.
 pub fn ja3s(hello: &Hello, out: &mut Vec<u8>) {
     margay_json::digits(out, u64::from(hello.version.0));
+    let (has_ciphers, has_rest) = hello.read_to();
+    if !has_ciphers {
+        return;
+    }
     out.push(b',');
     list(out, hello.ciphers());
+    if !has_rest {
+        return;
+    }
     out.push(b',');
     list(out, hello.extensions().filter(Hello::is_real));
 }

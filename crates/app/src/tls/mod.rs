@@ -69,6 +69,7 @@ pub static PROTOCOL: Protocol = Protocol {
     headers: &[("tls", &["tls"]), ("ssl", &["tls"])],
     usual_port: Some(443),
     follows: &[Handover::Secured],
+    anomalies_end: true,
     capital_events: true,
     opening: Opening::ClientFirst,
     recognition: recognition::RECOGNITION,

@@ -83,6 +83,8 @@ impl Stages {
         (end, over): (bool, bool),
         (detects, inspected): (bool, bool),
     ) {
+        // Over UDP, no packet carries what the end leaves incomplete (as in Suricata).
+        let udp = flow.core.proto == 17;
         let closed = end || (over && flow.ext.tcp.as_deref().is_some_and(|t| !t.was_reset()));
         let Some(app) = flow.ext.app.as_deref_mut() else { return };
         let (mut storing, mut freed) = (false, false);
@@ -117,7 +119,7 @@ impl Stages {
                 let base = tx.base();
                 let certificates = base.store_certificates != [false; 2];
                 // After both FINs, nothing can complete a transaction. After a reset, it is logged at the end of the flow.
-                let logs = !base.logged && (closed || tx.is_loggable(whole));
+                let logs = !base.logged && (closed && (!udp || protocol.is_own) || tx.is_loggable(whole));
                 if base.events.has_new() {
                     self.log_tx_events(&about(), protocol, tx);
                 }
@@ -205,6 +207,10 @@ impl Stages {
         let header = about.header(&vars, self.file.as_deref()).with_ends_of(about.packet);
         let base = tx.base_mut();
         let id = base.id;
+        if base.logged && protocol.anomalies_end {
+            base.events.take_new();
+            return;
+        }
         for n in base.events.take_new() {
             let name = protocol.events.get(usize::from(*n)).copied().unwrap_or_default();
             self.outputs.anomaly(&AnomalyEvent {
