@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::console::say;
 use crate::control::commands::{COMMANDS, Kind};
-use crate::control::socket::path_of;
-use crate::start::say;
+use crate::settings::socket_path;
 
 /// How long to wait for an answer: a reload of many rules takes time.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
         Err(e) => return wrong(&e),
     };
     // A relative name refers to the current folder, not to the engine's.
-    let socket = socket.unwrap_or_else(|| path_of(None));
+    let socket = socket.unwrap_or_else(|| socket_path(None));
     match ask(&socket, &message) {
         Ok(answer) => {
             let ok = answer.get("return").and_then(Value::as_str) == Some("OK");

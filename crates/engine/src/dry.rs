@@ -7,12 +7,12 @@ use margay_config::{Capture, Config, RunOptions};
 
 use crate::analysis::GroupSettings;
 use crate::checksums::FileChecks;
-use crate::control::socket;
 use crate::engines::EngineSet;
 use crate::exception::Policies;
 use crate::profiling::Profiling;
-use crate::start::{self, Watching};
 use crate::stats::StatsSettings;
+use crate::watching::Watching;
+use crate::worker::{test_scripts, worker};
 use crate::{Failed, files, live, logging, parallel, settings};
 
 /// Reads the settings that a run reads before its first packet: workers, captures and outputs. Creates a worker as in a run,
@@ -29,9 +29,9 @@ pub(crate) fn test(
     dir: &Path,
 ) -> Result<(), Failed> {
     let nothing = Watching::Explain(Vec::new());
-    start::worker(config, options, ips, policies, Arc::new(engines), dir, &nothing)?;
+    worker(config, options, ips, policies, Arc::new(engines), dir, &nothing)?;
     settings::certificate_folder(config, dir)?;
-    settings::test_scripts(config, dir)?;
+    test_scripts(config, dir)?;
     settings::test_remotes(config, dir)?;
     settings::writer_thread(config, usize::MAX)?;
     settings::stack_size(config)?;
@@ -39,7 +39,7 @@ pub(crate) fn test(
     GroupSettings::of(config)?;
     Profiling::of(config, dir)?;
     logging::outputs(config, dir)?;
-    socket::wanted(config, options)?;
+    settings::socket(config, options)?;
     files::batch_size(config)?;
     files::folder(config, options, false)?;
     FileChecks::of(config, options)?;

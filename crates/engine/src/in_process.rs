@@ -13,10 +13,10 @@ use margay_packet::{Frame, LinkType, Time};
 
 use crate::engines::{self, Loading};
 use crate::exception::Policies;
-use crate::start::{self, Part, Watching};
+use crate::watching::Watching;
 use crate::witness::Witness;
-use crate::worker::Worker;
 use crate::worker::wire::Wire;
+use crate::worker::{Opened, Part, Worker, worker_of};
 use crate::{Failed, live, settings as all};
 
 /// The verdict on a frame.
@@ -94,9 +94,9 @@ impl InProcess {
             }
             let trees = !matches!(watching, Watching::Nobody);
             let set = engines::load(&Loading { config: &config, options: &options, ips: inline, dir, trees }, None)?;
-            let part = Part { opened: all::Opened::nothing()?, files: all::files(&config, dir, &options)?, workers: 1 };
+            let part = Part { opened: Opened::nothing()?, files: all::files(&config, dir, &options)?, workers: 1 };
             let set = Arc::new(set);
-            let mut worker = start::worker_of(&config, &options, inline, &policies, set, dir, &watching, part)?;
+            let mut worker = worker_of(&config, &options, inline, &policies, set, dir, &watching, part)?;
             live::prepare(&mut worker, Wire::new(inline, None));
             worker.pipeline.stages.app.witness = Some(Box::default());
             Ok(worker)

@@ -1,11 +1,12 @@
 //! Start, packet loop, statistics and shutdown: connects the other crates. It contains no stage's logic.
 //!
 //! [`run`] runs a command line: it reads the configuration (`settings`), the rules and their files (`rules`, `engines`),
-//! opens the outputs, and drives a `worker` over the capture (`files`). `stats` collects the counters, and `control` handles
+//! opens the outputs, and drives a `worker` over the capture (`single`, `parallel`, `live`). `stats` collects the counters, and `control` handles
 //! requests to the running engine. If the start fails, it logs one error and exits with status 1, before anything is written.
 
 mod analysis;
 mod checksums;
+mod console;
 mod control;
 mod ctl;
 mod dry;
@@ -21,7 +22,9 @@ mod live;
 mod logging;
 mod notices;
 mod parallel;
+mod post;
 mod profiling;
+mod queue;
 #[doc(hidden)]
 pub mod replay;
 mod rule_check;
@@ -30,10 +33,14 @@ mod scripts;
 mod service;
 mod settings;
 mod signals;
+mod single;
 mod start;
 mod stats;
 mod threads;
+#[cfg(test)]
+mod walk;
 mod watched;
+mod watching;
 pub mod witness;
 mod worker;
 

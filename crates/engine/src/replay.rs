@@ -8,8 +8,8 @@ use margay_packet::{Frame, LinkType, Time};
 
 use crate::engines::{self, Loading};
 use crate::exception::Policies;
-use crate::start::{self, Watching};
-use crate::worker::Worker;
+use crate::watching::Watching;
+use crate::worker::{self, Worker};
 
 /// A worker with its rules.
 pub struct Bed {
@@ -38,7 +38,7 @@ impl Bed {
         let policies = Policies::from_config(&config, false, false).map_err(|e| e.to_string())?;
         let loading = Loading { config: &config, options: &options, ips: false, dir: folder, trees: false };
         let engines = Arc::new(engines::load(&loading, None).map_err(|e| e.to_string())?);
-        let worker = start::worker(&config, &options, false, &policies, engines, folder, &Watching::Nobody);
+        let worker = worker::worker(&config, &options, false, &policies, engines, folder, &Watching::Nobody);
         Ok(Bed { worker: worker.map_err(|e| e.to_string())?, log: folder.join("eve.json") })
     }
 

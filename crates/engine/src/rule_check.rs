@@ -16,8 +16,8 @@ use margay_rules::ast::Place;
 use margay_rules::{Loader, Message, Severity};
 use margay_stream::StreamEvent;
 
+use crate::console::say;
 use crate::rules;
-use crate::start::{self, say};
 
 /// `margay rules --help`.
 pub(crate) const COMMANDS: &str = "\
@@ -190,7 +190,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
 
 fn check(o: &Options) -> Result<Checked, String> {
     let run = RunOptions { config: o.config.clone(), sets: o.sets.clone(), ..RunOptions::default() };
-    let config = start::configuration(&run).map_err(|f| f.message)?;
+    let config = crate::settings::configuration(&run).map_err(|f| f.message)?;
     let mut checked = Checked::default();
     let mut ctx = rules::context(&config, &RunOptions::default(), true);
     for p in rules::classes_and_references(&config, &config, &mut ctx) {

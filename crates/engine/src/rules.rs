@@ -18,10 +18,12 @@ use margay_rules::{ConfigProblem, Context, Loader, Message, RuleError, Severity,
 use margay_stream::StreamEvent;
 
 use crate::analysis::GroupSettings;
-use crate::worker::RuleTexts;
 use crate::{Failed, settings};
 
 mod report;
+mod texts;
+
+pub(crate) use texts::RuleTexts;
 
 use report::{check_firewall, failed_rules, say_missing, say_problems, say_set_aside, write_reports};
 

@@ -5,22 +5,19 @@
 //! previous values instead. Without viewers, it sends no requests.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use margay_config::{Config, RunOptions};
 use margay_output::OutputCounters;
-use margay_output::eve::{Feed, Seen};
+use margay_output::eve::Seen;
 use margay_output::info;
-use margay_watch::Hub;
 use margay_watch::model::{About, Counters, Memory, RuleCost, Sample, WorkerSample};
 
-use crate::control::{Control, thread};
+use crate::control::Control;
 use crate::live::losses::{Host, Row};
-use crate::settings::WebSettings;
-use crate::start::Watching;
+use crate::service::{Web, thread};
 use crate::stats::{self, Reporter};
+use crate::watching::Watching;
 use crate::worker::{End, Worker};
 use crate::{Failed, threads};
 
@@ -37,36 +34,6 @@ const RULES_TOLD: usize = 200;
 const RULES: usize = 20;
 /// Rule costs are requested once in this many samples.
 const RULES_EVERY: u64 = 5;
-
-/// Data for live views, to which the workers contribute.
-#[derive(Default)]
-pub(crate) struct Watched {
-    pub(crate) hub: Arc<Hub>,
-    /// Receives alerts and flows from the workers' outputs.
-    pub(crate) feed: Arc<Feed>,
-}
-
-/// The live page's socket, created before the process drops the privileges for it.
-pub(crate) struct Web {
-    listener: TcpListener,
-    settings: WebSettings,
-}
-
-impl Web {
-    /// Listens at the configured address.
-    ///
-    /// # Errors
-    /// An invalid setting, or an address that is not available.
-    pub(crate) fn listen(config: &Config, options: &RunOptions) -> Result<Option<Web>, Failed> {
-        let Some(mut settings) = crate::settings::web(config, options)? else { return Ok(None) };
-        let listener = TcpListener::bind(settings.listen).map_err(|e| {
-            Failed::new("web", format!("cannot listen on {}: {e}; name another address with --web", settings.listen))
-        })?;
-        // Port 0 selects a free port.
-        settings.listen = listener.local_addr().unwrap_or(settings.listen);
-        Ok(Some(Web { listener, settings }))
-    }
-}
 
 /// Starts the thread that takes samples, and the one that serves the page, if it is on.
 ///

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::AppConfig;
 use crate::parser::{Parse, Shared};
-use crate::registry::ALL;
+use crate::registry::{ALL, probes_of};
 use crate::session::{AppSession, SessionEvent};
 
 fn flow(proto: u8, sport: u16, dport: u16) -> FlowCore {
@@ -112,7 +112,6 @@ fn every_probe_is_asked() {
         }
     }
     let all = Recogniser::new(&settings);
-    let probes_of = |t: u8| ALL.iter().map(|k| probes_in(k.recognition.probes, t)).sum::<usize>();
     assert_eq!(all.probes.each_ref().map(|p| p.list.len()), [TCP, UDP].map(probes_of));
 }
 

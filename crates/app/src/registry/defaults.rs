@@ -5,15 +5,27 @@ use crate::config::{AppConfig, AppLogOptions, Declared, Values};
 use crate::declare::Protocol;
 use crate::recognise::{Detectable, RecogniseSettings, Recogniser};
 
+impl Values {
+    /// The defaults of all settings.
+    pub fn settings() -> Values {
+        Values::new(ALL.iter().map(|p| p.settings.iter().map(|s| s.default).collect()))
+    }
+
+    /// The defaults of each protocol's event-type options, followed by those of its alert options.
+    pub fn eve_options() -> Values {
+        let of = |p: &&'static Protocol| p.eve_options.iter().chain(p.alert_options).map(|s| s.default).collect();
+        Values::new(ALL.iter().map(of))
+    }
+}
+
 impl AppConfig {
     /// The defaults. The caller passes the recogniser, because it is slow to build.
     pub fn new(recogniser: Recogniser) -> AppConfig {
-        let settings = Values::new(ALL.iter().map(|p| p.settings.iter().map(|s| s.default).collect()));
         let declared = Declared::new(
             PROTOCOLS.iter().map(|p| (p.proto, p.complete())),
             ALL.iter().flat_map(|p| p.follows.iter().map(|h| (*h, p.proto))),
         );
-        AppConfig::with(recogniser, settings, declared)
+        AppConfig::with(recogniser, Values::settings(), declared)
     }
 }
 
@@ -25,9 +37,7 @@ impl Default for AppConfig {
 
 impl Default for AppLogOptions {
     fn default() -> Self {
-        // The indexes of a protocol's alert options follow those of its event type.
-        let of = |p: &&Protocol| p.eve_options.iter().chain(p.alert_options).map(|s| s.default).collect();
-        AppLogOptions::with(Values::new(ALL.iter().map(of)))
+        AppLogOptions::with(Values::eve_options())
     }
 }
 

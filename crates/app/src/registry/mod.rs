@@ -53,7 +53,7 @@ static PROBES_FIT: () = {
 };
 
 /// The number of probes of a transport.
-const fn probes_of(transport: u8) -> usize {
+pub(crate) const fn probes_of(transport: u8) -> usize {
     let (mut n, mut i) = (0, 0);
     while i < BUILT_IN.len() {
         n += probes_in(BUILT_IN[i].recognition.probes, transport);

@@ -2,17 +2,14 @@
 //!
 //! [`Control`] has the active engines, the workers, and the queue of capture files. The control threads share it, and none of
 //! them is on the packet path: the socket's thread, one for each client, one for SIGUSR2, and one that drops what workers no
-//! longer need. A request to a worker goes through its [`post::Post`].
+//! longer need. A request to a worker goes through its [`Post`].
 //!
 //! - `reload`: replaces rules and tenants.
 //! - `socket`, `message`: the socket, and its protocol.
 //! - `commands`: the socket's commands.
-//! - `queue`: `--unix-socket`: capture files that clients submit.
 
 pub(crate) mod commands;
 pub(crate) mod message;
-pub(crate) mod post;
-pub(crate) mod queue;
 mod reload;
 #[cfg(test)]
 mod same;
@@ -28,21 +25,22 @@ use std::time::{Duration, Instant};
 use margay_app::expect::{Expect, ExpectedFlow};
 use margay_app::file::FileEngine;
 use margay_config::{Capture, Config, RunOptions};
+use margay_output::eve::Feed;
 use margay_output::{error, notice};
 use margay_packet::fault;
+use margay_watch::Hub;
 
 use crate::engines::{EngineSet, Loading};
+use crate::post::{Post, Unanswered};
+use crate::queue::Queue;
 use crate::service::watchdog::Watch;
-use crate::service::{Service, privileges};
+use crate::service::{Service, thread};
 use crate::settings;
 use crate::signals::Signals;
-use crate::start::Watching;
-use crate::watched::Watched;
-use crate::worker::Announce;
+use crate::watching::Watching;
 use crate::worker::engines::{AppWants, Install, Retired};
-use crate::{Failed, start, threads};
-use post::{Post, Unanswered};
-use queue::Queue;
+use crate::worker::{Announce, app_wants, test_scripts};
+use crate::{Failed, threads};
 
 /// Limit of the wait for a worker's answer to a request.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
@@ -87,6 +85,14 @@ pub(crate) struct Control {
     pub(crate) failed: OnceLock<Failed>,
 }
 
+/// Data for live views, to which the workers contribute.
+#[derive(Default)]
+pub(crate) struct Watched {
+    pub(crate) hub: Arc<Hub>,
+    /// Receives alerts and flows from the workers' outputs.
+    pub(crate) feed: Arc<Feed>,
+}
+
 /// Description of a live capture.
 #[derive(Debug)]
 pub(crate) struct LiveInfo {
@@ -128,10 +134,7 @@ impl Control {
         })?;
         let queue = matches!(options.capture, Some(Capture::UnixSocket(_))).then(Queue::default);
         Ok(Arc::new(Control {
-            shown: settings::JaWants {
-                ja4: settings::shows_ja4(&config, &dir)?,
-                ..settings::test_scripts(&config, &dir)?
-            },
+            shown: settings::JaWants { ja4: settings::shows_ja4(&config, &dir)?, ..test_scripts(&config, &dir)? },
             rules_config: RwLock::new(Arc::new(config.clone())),
             config,
             options,
@@ -165,7 +168,7 @@ impl Control {
 
     /// The requirements of rules and outputs for the application layer.
     pub(crate) fn wants(&self, set: &EngineSet) -> Result<AppWants, Failed> {
-        start::app_wants(&self.config, &self.options, set, self.shown)
+        app_wants(&self.config, &self.options, set, self.shown)
     }
 
     /// Registers a worker, which will check the returned post for requests. `take` gives it the active engines; later ones
@@ -244,7 +247,7 @@ impl Control {
     /// # Errors
     /// See [`Service::ready`].
     pub(crate) fn ready(self: &Arc<Self>) -> Result<(), Failed> {
-        self.service.get().map_or(Ok(()), |s| s.ready(self))
+        self.service.get().map_or(Ok(()), |s| s.ready(&self.watch, &self.signals))
     }
 
     /// Sends every worker the same request. Without workers, there is no answer.
@@ -315,24 +318,4 @@ fn aside<T: Send>(run: impl FnOnce() -> Result<T, Failed> + Send) -> Result<T, F
         (None, Some(run)) if !failed => run(),
         (None, _) => Err(Failed::new("threads", "the thread that loads rules failed")),
     }
-}
-
-/// Starts a control thread.
-///
-/// # Errors
-/// The thread cannot start.
-pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
-    std::thread::Builder::new()
-        .name(format!("margay-{name}"))
-        // Rules, and their scripts, are loaded there.
-        .stack_size(margay_lua::STACK)
-        .spawn(|| {
-            // Control threads need no capabilities.
-            if let Err(f) = privileges::shed() {
-                error!(f.module, "{}", f.message);
-            }
-            run();
-        })
-        .map(drop)
-        .map_err(|e| Failed::new("threads", format!("cannot start the thread \"{name}\": {e}")))
 }

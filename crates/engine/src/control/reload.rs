@@ -16,10 +16,11 @@ use std::time::Duration;
 use margay_config::Config;
 use margay_output::{error, notice};
 
-use super::{Control, aside, held, thread};
+use super::{Control, aside, held};
 use crate::Failed;
 use crate::engines::{self, EngineSet};
-use crate::{settings, start, threads};
+use crate::service::thread;
+use crate::{settings, threads};
 
 impl Control {
     /// Replaces the active engines with changed ones. Other changes wait. Returns the longest time for which this kept a
@@ -40,7 +41,7 @@ impl Control {
             if self.options.disable_detection {
                 return Err(Failed::new("detect", "detection is off (--disable-detection)"));
             }
-            let config = start::configuration(&self.options)?;
+            let config = settings::configuration(&self.options)?;
             self.may_become(&config, old)?;
             let new = engines::load(&self.loading(&config), Some(old))?;
             *self.rules_config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);

@@ -12,9 +12,11 @@ use serde_json::Value;
 use super::Control;
 use crate::engines::{self, Loading};
 use crate::exception::Policies;
+use crate::settings;
 use crate::signals::Signals;
-use crate::start::{self, Watching};
 use crate::stats::Reporter;
+use crate::watching::Watching;
+use crate::worker;
 
 /// Everything switched on, for a run in `dir`.
 fn configuration(dir: &Path) -> PathBuf {
@@ -49,7 +51,7 @@ fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Opt
         rules: RuleFiles::Exclusive(rules.display().to_string()),
         ..RunOptions::default()
     };
-    let config = start::configuration(&options).unwrap();
+    let config = settings::configuration(&options).unwrap();
     let set = engines::load(&Loading { config: &config, options: &options, ips: false, dir: &dir, trees: false }, None)
         .ok()?;
     let policies = Policies::from_config(&config, false, false).unwrap();
@@ -59,7 +61,7 @@ fn alerts(name: &str, rules: &Path, capture: &Path, every: Option<usize>) -> Opt
     let post = control
         .enter(|set| {
             let c = &control;
-            made = Some(start::worker(&c.config, &c.options, false, &policies, set, &dir, &Watching::Nobody)?);
+            made = Some(worker::worker(&c.config, &c.options, false, &policies, set, &dir, &Watching::Nobody)?);
             Ok(())
         })
         .unwrap();

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use margay_config::{Capture, Config, ConfigError, RunOptions};
 use margay_output::{info, notice, warning};
 use margay_packet::fault;
 
 use super::message::{Broken, Messages, Version, render, version};
-use super::{Control, commands, thread};
-use crate::{Failed, settings, threads};
+use super::{Control, commands};
+use crate::service::thread;
+use crate::{Failed, threads};
 
 /// Limit of clients at a time.
 const CLIENTS_MAX: usize = 16;
@@ -25,32 +25,6 @@ const CLIENTS_MAX: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval of the checks whether the engine stops.
 const STEP: Duration = Duration::from_millis(200);
-/// The folder of sockets with a relative name.
-pub(crate) const FOLDER: &str = "/run/margay";
-/// The socket's default name.
-const NAME: &str = "margay-command.socket";
-
-/// The path of a socket that the configuration or the command line names.
-pub(crate) fn path_of(name: Option<&Path>) -> PathBuf {
-    Path::new(FOLDER).join(name.unwrap_or(Path::new(NAME)))
-}
-
-/// The path of the socket; `None` if it is off. `auto` creates one for live capture, and with `--unix-socket`.
-///
-/// # Errors
-/// An invalid value.
-pub(crate) fn wanted(config: &Config, options: &RunOptions) -> Result<Option<PathBuf>, ConfigError> {
-    let configured = config.get("unix-command.filename").filter(|f| !f.is_empty()).map(Path::new);
-    if let Some(Capture::UnixSocket(given)) = &options.capture {
-        return Ok(Some(path_of(given.as_deref().or(configured))));
-    }
-    let live = !matches!(options.capture, Some(Capture::File(_) | Capture::Erf(_)) | None);
-    let on = match config.get("unix-command.enabled") {
-        None | Some("" | "auto") => live,
-        Some(_) => settings::flag(config, "unix-command.enabled", live)?,
-    };
-    Ok(on.then(|| path_of(configured)))
-}
 
 /// A listening socket. Dropping it deletes its file, unless another engine has replaced that.
 pub(crate) struct Socket {

@@ -11,13 +11,15 @@ use margay_config::{Capture, Checksums, RunOptions};
 use margay_packet::{Frame, LinkType, Time};
 use serde_json::{Value, json};
 
-use super::post::Post;
 use super::{Control, commands, socket};
 use crate::engines;
 use crate::exception::Policies;
+use crate::post::Post;
+use crate::settings;
 use crate::signals::Signals;
-use crate::start::{self, Watching};
 use crate::stats::Reporter;
+use crate::watching::Watching;
+use crate::worker;
 use crate::worker::{FrameVerdict, Worker};
 
 /// An engine without a capture, in a temporary folder.
@@ -67,7 +69,7 @@ impl Bench {
             capture: queue.then_some(Capture::UnixSocket(None)),
             ..RunOptions::default()
         };
-        let config = start::configuration(&options).unwrap();
+        let config = settings::configuration(&options).unwrap();
         let with = engines::Loading { config: &config, options: &options, ips: false, dir: &dir, trees: false };
         let set = Arc::new(engines::load(&with, None).expect("rules load"));
         let signals = Arc::new(Signals::default());
@@ -82,7 +84,7 @@ impl Bench {
         let policies = Policies::from_config(&c.config, false, false).unwrap();
         let mut made = None;
         let post = c.enter(|set| {
-            made = Some(start::worker(&c.config, &c.options, false, &policies, set, &self.dir, &Watching::Nobody)?);
+            made = Some(worker::worker(&c.config, &c.options, false, &policies, set, &self.dir, &Watching::Nobody)?);
             Ok(())
         });
         let reporter = Reporter::new(&c.config, false).unwrap();

@@ -20,14 +20,16 @@ use margay_rules::Loader;
 use margay_rules::ast::Rule;
 use margay_stream::StreamEvent;
 
-use crate::control::post::Post;
+use crate::console::say;
 use crate::engines::EngineSet;
 use crate::exception::Policies;
+use crate::post::Post;
 use crate::rules::Source;
 use crate::signals::Signals;
-use crate::start::{self, Watching, say};
 use crate::stats::Reporter;
-use crate::{Failed, files, rules, settings};
+use crate::watching::Watching;
+use crate::worker::worker;
+use crate::{Failed, files, rules, settings, single};
 
 pub(crate) const HELP: &str = "\
 Usage: margay rules explain SID --pcap FILE [OPTIONS]
@@ -142,7 +144,7 @@ fn quiet(loading: bool) {
 
 fn explain(o: &Options) -> Result<bool, Failed> {
     quiet(true);
-    let config = start::configuration(&o.run)?;
+    let config = settings::configuration(&o.run)?;
     let ips = o.run.simulate_ips;
     let source = files::open(&config, &o.run, &o.pcap, false)?;
     let nowhere = std::env::temp_dir();
@@ -170,12 +172,12 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         Policies::from_config(&config, ips, midstream).map_err(|e| Failed::new("exception-policy", e.to_string()))?;
     let watching = Watching::Explain(wanted);
     let engines = Arc::new(EngineSet { default: Arc::new(loaded), ..EngineSet::default() });
-    let mut worker = start::worker(&config, &o.run, ips, &policies, engines, &nowhere, &watching)?;
+    let mut worker = worker(&config, &o.run, ips, &policies, engines, &nowhere, &watching)?;
     let mut reporter = Reporter::new(&config, false)?;
     let signals = Signals::install().map_err(|e| Failed::new("suricata", format!("cannot take signals: {e}")))?;
     quiet(false);
-    let steering = files::Steering { signals: &signals, post: &Post::default(), queue: None };
-    let ran = files::run(
+    let steering = single::Steering { signals: &signals, post: &Post::default(), queue: None };
+    let ran = single::run(
         source,
         &mut worker,
         &mut reporter,

@@ -20,25 +20,16 @@ use margay_packet::fault;
 use super::STEP;
 use super::settings::Device;
 use crate::Failed;
-use crate::control::post::Post;
+use crate::post::Post;
 use crate::service::privileges;
 use crate::signals::Signals;
 use crate::threads;
+use crate::worker::bypass::{Counted, KernelTable};
 
 /// Interval of reading counts, far shorter than any useful flow timeout.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Limit of the counts sent to a worker at a time.
 const TOLD_MAX: usize = 4096;
-
-/// The kernel's counts for one direction of a flow, since the flow was added.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Counted {
-    pub(crate) at: FlowRef,
-    pub(crate) flow: u64,
-    /// [`margay_flow::Direction::index`].
-    pub(crate) direction: usize,
-    pub(crate) count: BypassCount,
-}
 
 /// The owner of one direction of a flow.
 struct Owner {
@@ -153,7 +144,7 @@ impl Table {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn enter(&self, keys: &[BypassKey; 2], at: FlowRef, flow: u64, post: &Arc<Post>) -> Result<(), Refusal> {
+    fn enter(&self, keys: &[BypassKey; 2], at: FlowRef, flow: u64, post: &Arc<Post>) -> Result<(), Refusal> {
         if self.unread.load(Ordering::Relaxed) {
             return Err(Refusal::Unread);
         }
@@ -179,7 +170,7 @@ impl Table {
     }
 
     /// Removes a flow. Returns the counts of each direction since the flow was added.
-    pub(crate) fn take(&self, keys: &[BypassKey; 2]) -> [BypassCount; 2] {
+    fn take(&self, keys: &[BypassKey; 2]) -> [BypassCount; 2] {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         keys.iter().for_each(|k| drop(owners.remove(k)));
         drop(owners);
@@ -229,5 +220,22 @@ impl Table {
             // A worker that no longer takes requests reads the counts itself when its flows end.
             let _ = post.send(Box::new(move |w, _| w.pipeline.counted_in_kernel(&list)));
         }
+    }
+}
+
+/// The table for one worker.
+pub(super) struct OfWorker {
+    pub(super) table: Arc<Table>,
+    /// Where the kernel's counts arrive.
+    pub(super) post: Arc<Post>,
+}
+
+impl KernelTable for OfWorker {
+    fn enter(&self, keys: &[BypassKey; 2], at: FlowRef, flow: u64) -> Result<(), Refusal> {
+        self.table.enter(keys, at, flow, &self.post)
+    }
+
+    fn take(&self, keys: &[BypassKey; 2]) -> [BypassCount; 2] {
+        self.table.take(keys)
     }
 }

@@ -12,6 +12,8 @@ use super::cpus::Cpus;
 use super::settings::{Device, RunMode};
 use crate::Failed;
 
+pub(crate) use crate::worker::SourceCounters as Counters;
+
 /// Creates the devices of the command line and the configuration; `None` if another source is selected.
 type Devices = fn(&Config, &RunOptions, RunMode, &Cpus) -> Option<Result<Vec<Device>, Failed>>;
 
@@ -46,9 +48,6 @@ pub(crate) struct Opening<'a> {
     /// Flows that the kernel bypasses, if kernel bypass is on.
     pub(crate) bypass: Option<&'a Table>,
 }
-
-/// Calls a function with the name and value of each counter of a source.
-pub(crate) type Counters = fn(&LiveCounters, &mut dyn FnMut(&str, u64));
 
 /// A kind of capture source.
 pub(crate) trait Medium: Any + Debug + Send + Sync {

@@ -32,12 +32,12 @@ use crate::Failed;
 use crate::control::{Control, LiveInfo};
 use crate::exception::Policies;
 use crate::profiling::Profiling;
-use crate::service::privileges;
+use crate::service::{CaptureAccess, privileges};
 use crate::settings as all;
-use crate::start::Watching;
 use crate::threads::once;
-use crate::worker::Worker;
+use crate::watching::Watching;
 use crate::worker::wire::Wire;
+use crate::worker::{Opened, Worker};
 use bypass::Table;
 use cpus::Cpus;
 use losses::{Host, Row};
@@ -45,8 +45,12 @@ use report::Report;
 use settings::{Device, RunMode};
 use thread::{Final, WorkerSetup};
 
-pub(crate) use settings::{bypasses, is_inline};
-pub(crate) use xdp::interfaces as xdp_interfaces;
+pub(crate) use settings::is_inline;
+
+/// What the source needs of the system.
+pub(crate) fn access(config: &Config, options: &RunOptions) -> CaptureAccess {
+    CaptureAccess { bypasses: settings::bypasses(config, options), xdp_interfaces: xdp::interfaces(config, options) }
+}
 
 /// Interval of the checks for signals.
 const STEP: Duration = Duration::from_millis(50);
@@ -208,7 +212,7 @@ impl Plan {
         notice!("threads", "Threads created -> W: {workers}   Engine started.");
         let outputs = match beside {
             Some(o) => o,
-            None => all::Opened::nothing()?.outputs,
+            None => Opened::nothing()?.outputs,
         };
         let mut report = Report::new(config, control, outputs, interfaces.into_iter().zip(before).collect())?;
         let broken = stand_by(control, &threads, &mut report);

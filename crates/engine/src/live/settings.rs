@@ -195,7 +195,7 @@ pub(crate) fn is_inline(config: &Config, options: &RunOptions) -> bool {
 }
 
 /// Whether the kernel bypasses flows of the capture source.
-pub(crate) fn bypasses(config: &Config, options: &RunOptions) -> bool {
+pub(super) fn bypasses(config: &Config, options: &RunOptions) -> bool {
     let entries = Entries::of(config, "af-packet");
     let names = entries.chosen(options);
     names.iter().any(|n| entries.of_interface(n).flag("bypass", false).unwrap_or(false))

@@ -13,20 +13,20 @@ use margay_detect::RuleCosts;
 use margay_output::{Outputs, notice, warning};
 
 use super::Cpus;
-use super::bypass::Table;
+use super::bypass::{OfWorker, Table};
 use super::medium::{Groups, Opening};
 use super::settings::Device;
 use super::turns::{Turn, Turns};
 use crate::control::Control;
-use crate::control::post::Post;
 use crate::exception::Policies;
+use crate::post::Post;
 use crate::service::privileges;
 use crate::settings;
-use crate::start::{self, Part, Watching};
 use crate::stats::Reporter;
+use crate::watching::Watching;
 use crate::worker::bypass::InKernel;
 use crate::worker::wire::Wire;
-use crate::worker::{Captured, End, Worker};
+use crate::worker::{Captured, End, Opened, Part, Worker, share_outputs, worker_of};
 use crate::{Failed, files};
 
 /// How long a worker waits for packets before it checks for other work.
@@ -122,12 +122,11 @@ impl WorkerSetup {
                 Some(o) => o,
                 None => nothing()?,
             };
-            let opened = settings::share_outputs(config, &control.dir, outputs)?;
+            let opened = share_outputs(config, &control.dir, outputs)?;
             let part = Part { opened, files: self.files.clone(), workers: self.workers as u64 };
             let (options, policies) = (&self.options, &self.policies);
             let dir = &control.dir;
-            made =
-                Some(start::worker_of(config, options, control.ips, policies, engines, dir, &control.watching, part)?);
+            made = Some(worker_of(config, options, control.ips, policies, engines, dir, &control.watching, part)?);
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
@@ -140,7 +139,9 @@ impl WorkerSetup {
             counters: self.device.medium.counters(),
             announce: self.control.announce(&post, self.workers),
         });
-        let in_kernel = |t: &Arc<Table>| Box::new(InKernel::new(Arc::clone(t), Arc::clone(&post)));
+        let in_kernel = |t: &Arc<Table>| {
+            Box::new(InKernel::new(Box::new(OfWorker { table: Arc::clone(t), post: Arc::clone(&post) })))
+        };
         worker.pipeline.stages.kernel = self.bypass.as_ref().map(in_kernel);
         let reporter = Reporter::new(config, false)?;
         let (device, bypass) = (&*self.device, self.bypass.as_deref());
@@ -365,5 +366,5 @@ pub(super) fn answers<'a>(config: &Config, options: &'a RunOptions) -> Result<An
 
 /// Outputs that write nothing.
 fn nothing() -> Result<Outputs, Failed> {
-    Ok(settings::Opened::nothing()?.outputs)
+    Ok(Opened::nothing()?.outputs)
 }

@@ -50,7 +50,7 @@ fn devices(config: &Config, options: &RunOptions, mode: RunMode, cpus: &Cpus) ->
 }
 
 /// The interfaces of the command line, or else all of the configuration; empty if AF_XDP is not selected.
-pub(crate) fn interfaces(config: &Config, options: &RunOptions) -> Vec<String> {
+pub(super) fn interfaces(config: &Config, options: &RunOptions) -> Vec<String> {
     match &options.capture {
         Some(Capture::AfXdp(names)) if names.is_empty() => Entries::of(config, SECTION).interfaces(),
         Some(Capture::AfXdp(names)) => names.clone(),

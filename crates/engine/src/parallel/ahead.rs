@@ -16,6 +16,7 @@
 //! - *It is free when there are many flows*, because then no worker is idle. The owner reads one word a frame, and writes to
 //!   the board when a flow needs another plan than before.
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -178,47 +179,48 @@ impl Board {
 
 /// A worker's access to the helpers' results for the current frame.
 #[derive(Debug)]
-pub(crate) struct Helped {
+pub(super) struct Helped {
     board: Arc<Board>,
-    piece: Option<Arc<Piece>>,
-    nth: usize,
+    piece: RefCell<Option<Arc<Piece>>>,
+    nth: Cell<usize>,
     /// Searches by helpers that this worker used.
-    taken_over: std::cell::Cell<u64>,
+    taken_over: Cell<u64>,
 }
 
 impl Helped {
     pub(super) fn new(board: Arc<Board>) -> Helped {
-        Helped { board, piece: None, nth: 0, taken_over: std::cell::Cell::new(0) }
+        Helped { board, piece: RefCell::default(), nth: Cell::new(0), taken_over: Cell::new(0) }
     }
 
     /// Starts with a piece.
-    pub(super) fn begin(&mut self, piece: &Arc<Piece>) {
+    pub(super) fn begin(&self, piece: &Arc<Piece>) {
         if let Some(nth) = piece.shown {
             self.board.take_down(nth);
-            self.piece = Some(Arc::clone(piece));
+            *self.piece.borrow_mut() = Some(Arc::clone(piece));
         }
     }
 
     /// Starts with the piece's `nth` frame.
     #[inline]
-    pub(super) const fn at(&mut self, nth: usize) {
-        self.nth = nth;
+    pub(super) fn at(&self, nth: usize) {
+        self.nth.set(nth);
     }
 
-    pub(super) fn end(&mut self) {
-        self.piece = None;
+    pub(super) fn end(&self) {
+        *self.piece.borrow_mut() = None;
     }
 
     /// Searches by helpers that this worker used.
-    pub(super) const fn taken_over(&self) -> u64 {
+    pub(super) fn taken_over(&self) -> u64 {
         self.taken_over.get()
     }
 }
 
 impl SearchedAhead for Helped {
     fn found(&self, recipe: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
-        let Some(piece) = &self.piece else { return false };
-        let Some((key, frame)) = piece.at(self.nth) else { return false };
+        let piece = self.piece.borrow();
+        let Some(piece) = &*piece else { return false };
+        let Some((key, frame)) = piece.at(self.nth.get()) else { return false };
         // The payload's offset in the frame. A reassembled or rewritten payload is not in the frame.
         let Some(start) = payload.as_ptr().addr().checked_sub(frame.as_ptr().addr()) else { return false };
         let (Ok(start), Ok(len)) = (u16::try_from(start), u16::try_from(payload.len())) else { return false };
@@ -226,7 +228,7 @@ impl SearchedAhead for Helped {
             return false;
         }
         if let Some(notes) = &piece.notes
-            && let Some(note) = notes.frames.get(self.nth)
+            && let Some(note) = notes.frames.get(self.nth.get())
         {
             let word = note.place.load(Ordering::Acquire);
             let place = Place::from_word(word);

@@ -30,7 +30,7 @@ use crate::control::Control;
 use crate::engines::EngineSet;
 use crate::settings as all;
 use crate::signals::Signals;
-use crate::start::Watching;
+use crate::watching::Watching;
 
 /// Frames requested at a time, as in a run.
 const BATCH: usize = 256;

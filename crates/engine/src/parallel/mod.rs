@@ -55,13 +55,13 @@ use margay_output::{error, info, notice, warning};
 use crate::Failed;
 use crate::control::Control;
 use crate::exception::Policies;
-use crate::files::Input;
+use crate::files::{self, Input};
 use crate::keys::HashKeys;
 use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
-use crate::start::Watching;
 use crate::threads::once;
+use crate::watching::Watching;
 use assign::Assigned;
 pub(crate) use costs::PacketCosts;
 use feeder::{Reading, Shared, Way};
@@ -270,7 +270,7 @@ impl Autofp {
         if let (Watching::Profile(_), Some(p)) = (&control.watching, Profiling::of(&control.config, job.dir)?) {
             crate::live::profile(&p, finals.iter().filter_map(|f| f.costs.as_ref()));
         }
-        crate::start::complete(lost)?;
+        files::complete(lost)?;
         match feeder.refused.take() {
             Some(refused) => Err(refused),
             None => Ok(finals.iter().map(|f| f.alerts).sum()),

@@ -9,7 +9,7 @@ use super::feeder::Shared;
 use super::handover::Taken;
 use super::moves::{Exchange, Move};
 use super::order::{LOOKS, pause, tell_all};
-use crate::control::post::Post;
+use crate::post::Post;
 use crate::stats::Reporter;
 use crate::worker::Worker;
 use crate::worker::moving::Moving;

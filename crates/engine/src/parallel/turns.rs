@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Bell, Ordering, fence};
 
-/// Limit of a sleep. Requests from other threads (`control::post`) are checked at least this often.
+/// Limit of a sleep. Requests from other threads (`post`) are checked at least this often.
 pub(super) const NAP: Duration = Duration::from_millis(50);
 
 /// Values of `stuck`: what reading waits for.

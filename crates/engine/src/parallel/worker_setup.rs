@@ -1,5 +1,6 @@
 //! A worker's thread: creates the worker, inspects the packets in its queue, and reads when it is idle.
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use margay_app::file::FileConfig;
 use margay_config::RunOptions;
-use margay_detect::{Detect, InOrder, RuleCosts};
+use margay_detect::{Detect, InOrder, RuleCosts, SearchedAhead};
 use margay_output::{Outputs, error, info, warning};
 
 use super::ahead::Helped;
@@ -18,13 +19,12 @@ use super::piece::{Ended, Inbox, Item, Piece};
 use super::turns::{NAP, Outcome};
 use crate::Failed;
 use crate::control::Control;
-use crate::control::post::Post;
 use crate::exception::Policies;
 use crate::live::cpus::Cpus;
-use crate::settings::{self, Opened};
-use crate::start::{self, Part, Watching};
+use crate::post::Post;
 use crate::stats::Reporter;
-use crate::worker::Worker;
+use crate::watching::Watching;
+use crate::worker::{Opened, Part, Worker, share_outputs, worker_of};
 
 /// Everything that a worker's thread receives.
 pub(super) struct WorkerSetup {
@@ -77,6 +77,8 @@ struct Working {
     post: Arc<Post>,
     /// Its view of the packet order, with several workers.
     order: Option<Arc<Order>>,
+    /// Results of the workers that help it.
+    helped: Option<Rc<Helped>>,
     /// Frames of the stream that the worker knows of.
     seen: u64,
     packets: u64,
@@ -119,18 +121,21 @@ impl WorkerSetup {
                 Some(o) => o,
                 None => Opened::nothing()?.outputs,
             };
-            let opened = settings::share_outputs(config, &self.dir, outputs)?;
+            let opened = share_outputs(config, &self.dir, outputs)?;
             let part = Part { opened, files: self.files.clone(), workers: self.workers as u64 };
             let (options, policies) = (&self.options, &self.policies);
             let (dir, watching) = (&self.dir, &control.watching);
-            made = Some(start::worker_of(config, options, control.ips, policies, engines, dir, watching, part)?);
+            made = Some(worker_of(config, options, control.ips, policies, engines, dir, watching, part)?);
             Ok(())
         })?;
         let Some(mut worker) = made else { return Err(Failed::new("threads", "a worker could not be made")) };
         worker.pipeline.stages.engines.direct = self.tenant;
         worker.pipeline.stages.announce = self.control.announce(&post, self.workers);
+        let mut helped = None;
         if let Some(board) = self.shared.boards.get(self.number) {
-            worker.pipeline.stages.helped = Some(Helped::new(Arc::clone(board)));
+            let with_board = Rc::new(Helped::new(Arc::clone(board)));
+            worker.pipeline.stages.helped = Some(Rc::clone(&with_board) as Rc<dyn SearchedAhead>);
+            helped = Some(with_board);
         }
         let order = (self.workers > 1).then(|| Arc::new(Order::new(self.number, &self.shared)));
         if let Some(order) = &order {
@@ -138,7 +143,7 @@ impl WorkerSetup {
         }
         let reporter = Reporter::new(config, false)?;
         let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));
-        Ok(Working { worker, reporter, post, order, seen: 0, packets: 0, mover })
+        Ok(Working { worker, reporter, post, order, helped, seen: 0, packets: 0, mover })
     }
 
     fn work(mut self, working: &mut Working) -> Final {
@@ -192,7 +197,7 @@ impl WorkerSetup {
             sleeps += 1;
             slept += shared.turns.sleep(me, || !self.inbox.items.is_empty());
         }
-        let Working { worker, reporter, post, order, packets, mover, .. } = working;
+        let Working { worker, reporter, post, order, helped, packets, mover, .. } = working;
         let moves = mover.as_ref().map(|m| m.counters);
         // No worker waits for this one any more. Flows that end now do not belong to a packet.
         if let Some(load) = shared.loads.get(me) {
@@ -212,7 +217,7 @@ impl WorkerSetup {
         };
         stages.scripts.finish();
         let alerts = stages.counters.alerts;
-        let taken_over = stages.helped.as_ref().map_or(0, Helped::taken_over);
+        let taken_over = helped.as_ref().map_or(0, |h| h.taken_over());
         let (mut looked_through, mut waits, mut waited) = (0, 0, Duration::ZERO);
         if let Some(o) = order {
             looked_through = o.helper.lock().unwrap_or_else(PoisonError::into_inner).looked_through;
@@ -269,15 +274,15 @@ impl WorkerSetup {
 
     #[inline]
     fn inspect(&mut self, piece: Arc<Piece>, working: &mut Working) {
-        let Working { worker, mover, .. } = working;
+        let Working { worker, mover, helped, .. } = working;
         let Some(load) = self.shared.loads.get(self.number) else { return };
-        if let Some(h) = &mut worker.pipeline.stages.helped {
+        if let Some(h) = helped {
             h.begin(&piece);
         }
         let mut done = working.packets;
         for (nth, frame) in piece.frames().enumerate() {
             load.at.store(frame.number, Ordering::Release);
-            if let Some(h) = &mut worker.pipeline.stages.helped {
+            if let Some(h) = helped {
                 h.at(nth);
             }
             worker.frame(&frame);
@@ -286,7 +291,7 @@ impl WorkerSetup {
                 mover.between(worker, done);
             }
         }
-        if let Some(h) = &mut worker.pipeline.stages.helped {
+        if let Some(h) = helped {
             h.end();
         }
         let own = piece.len() as u64;

@@ -15,11 +15,10 @@ use landlock::{
 use margay_capture::af_xdp::Port;
 use margay_config::{Capture, Config, Node, RuleFiles, RunOptions};
 
+use super::CaptureAccess;
 use super::settings::Settings;
 use crate::Failed;
-use crate::control::socket;
-use crate::live::xdp_interfaces;
-use crate::settings::{Reach, datasets, detect, firewall_folder, is_firewall, rule_folder, tenants};
+use crate::settings::{Reach, datasets, detect, firewall_folder, is_firewall, rule_folder, socket, tenants};
 
 /// Access rights that this code knows. An older kernel enforces fewer.
 const KNOWN: ABI = ABI::V6;
@@ -46,7 +45,13 @@ fn folder(file: &Path) -> PathBuf {
 
 impl Places {
     /// Collects the paths of the configuration and the command line.
-    fn of(config: &Config, options: &RunOptions, settings: &Settings, dir: &Path) -> Result<Places, Failed> {
+    fn of(
+        config: &Config,
+        options: &RunOptions,
+        settings: &Settings,
+        access: &CaptureAccess,
+        dir: &Path,
+    ) -> Result<Places, Failed> {
         let mut p = Places::default();
         let said = |path: &str| config.get(path).filter(|t| !t.is_empty()).map(PathBuf::from);
         p.read.extend(SYSTEM.map(PathBuf::from));
@@ -90,9 +95,9 @@ impl Places {
         p.write.insert(datasets(config, options, false)?.data_dir);
         p.write.extend(detect(config)?.cache.map(|c| c.folder));
         p.write.extend(settings.pidfile.iter().map(|f| folder(f)));
-        p.write.extend(socket::wanted(config, options)?.iter().map(|f| folder(f)));
+        p.write.extend(socket(config, options)?.iter().map(|f| folder(f)));
         p.outputs(config, dir);
-        p.write.extend(xdp_interfaces(config, options).iter().flat_map(|i| Port::settings_of(i)));
+        p.write.extend(access.xdp_interfaces.iter().flat_map(|i| Port::settings_of(i)));
         if let Some(Capture::File(path) | Capture::Erf(path)) = &options.capture {
             let place = if path.is_dir() { path.clone() } else { folder(path) };
             let removes = options.pcap_file_delete
@@ -134,8 +139,14 @@ impl Places {
 
 /// The places of a run, as text.
 #[cfg(test)]
-pub(super) fn places(config: &Config, options: &RunOptions, settings: &Settings, dir: &Path) -> Result<String, Failed> {
-    Places::of(config, options, settings, dir).map(|p| format!("{p:?}"))
+pub(super) fn places(
+    config: &Config,
+    options: &RunOptions,
+    settings: &Settings,
+    access: &CaptureAccess,
+    dir: &Path,
+) -> Result<String, Failed> {
+    Places::of(config, options, settings, access, dir).map(|p| format!("{p:?}"))
 }
 
 /// The result, for the log.
@@ -156,10 +167,10 @@ pub(super) fn restrict(
     config: &Config,
     options: &RunOptions,
     settings: &Settings,
-    reach: &Reach,
+    (reach, access): (&Reach, &CaptureAccess),
     dir: &Path,
 ) -> Result<Restricted, Failed> {
-    let mut places = Places::of(config, options, settings, dir)?;
+    let mut places = Places::of(config, options, settings, access, dir)?;
     places.write.extend(reach.write.iter().cloned());
     places.read.extend(reach.read.iter().map(|f| folder(f)));
     let named: Vec<&PathBuf> = settings.read.iter().chain(&settings.write).collect();
@@ -268,7 +279,7 @@ mod tests {
             ..RunOptions::default()
         };
         let settings = Settings::new(&config, &options).unwrap();
-        let p = Places::of(&config, &options, &settings, Path::new("/log")).unwrap();
+        let p = Places::of(&config, &options, &settings, &CaptureAccess::default(), Path::new("/log")).unwrap();
         for dir in ["/r", "/q", "/c", "/s", "/x", "/in", "/proc"] {
             assert!(p.read.contains(Path::new(dir)), "{dir}: {p:?}");
         }

@@ -14,6 +14,7 @@ pub(crate) mod privileges;
 mod seccomp;
 mod settings;
 pub(crate) mod watchdog;
+mod web;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -21,21 +22,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_config::{Capture, Config, RuleFiles, RunOptions};
-use margay_output::{info, warning};
+use margay_output::{error, info, warning};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::set_no_new_privs;
 
 use crate::Failed;
-use crate::control::{Control, socket};
-use crate::settings::{Reach, reach};
-use crate::watched::Web;
+use crate::settings::{Reach, SOCKET_FOLDER, log_dir, reach, socket};
+use crate::signals::Signals;
+use crate::threads;
 use notify::Notify;
 use pidfile::PidFile;
 use privileges::{Account, Needs};
 use seccomp::Filters;
 use settings::{Settings, Switch};
-use watchdog::Watchdog;
+use watchdog::{Watch, Watchdog};
+pub(crate) use web::Web;
+
+/// What the source of packets needs of the system, as the configuration says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CaptureAccess {
+    /// The kernel bypasses flows.
+    pub(crate) bypasses: bool,
+    /// Interfaces of AF_XDP, whose settings change.
+    pub(crate) xdp_interfaces: Vec<String>,
+}
 
 /// A run as a service, as far as the settings ask for it.
 pub(crate) struct Service {
@@ -44,6 +55,7 @@ pub(crate) struct Service {
     settings: Settings,
     /// Packets come from interfaces.
     live: bool,
+    access: CaptureAccess,
     /// Network access that outputs need.
     reach: Reach,
     account: Option<Account>,
@@ -64,7 +76,7 @@ impl Service {
     ///
     /// # Errors
     /// An invalid setting, or the system refuses.
-    pub(crate) fn begin(config: &Config, options: &RunOptions) -> Result<Arc<Service>, Failed> {
+    pub(crate) fn begin(config: &Config, options: &RunOptions, access: CaptureAccess) -> Result<Arc<Service>, Failed> {
         let settings = Settings::new(config, options)?;
         if settings.user.is_none() && config.node("run-as").is_some_and(|n| n.node("user").is_some()) {
             return Err(Failed::new(
@@ -80,6 +92,7 @@ impl Service {
             options: options.clone(),
             settings,
             live,
+            access,
             reach: Reach::default(),
             account,
             words: Vec::new(),
@@ -123,7 +136,7 @@ impl Service {
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Web::listen(config, &self.options)?;
         self.limits();
         self.step_down(config)?;
-        let dir = crate::start::log_dir(config, &self.options)?;
+        let dir = log_dir(config, &self.options)?;
         if self.account.is_some() {
             may_write(&dir, &self.who())?;
         }
@@ -136,7 +149,7 @@ impl Service {
             })?;
         }
         if self.restricts_files(config)? {
-            let r = landlock::restrict(config, &self.options, &self.settings, &self.reach, &dir)?;
+            let r = landlock::restrict(config, &self.options, &self.settings, (&self.reach, &self.access), &dir)?;
             for path in &r.missing {
                 self.warn("landlock", format!("security.landlock.directories: {path} is not there"));
             }
@@ -181,7 +194,7 @@ impl Service {
 
     /// Changes the user, and drops unneeded privileges.
     fn step_down(&mut self, config: &Config) -> Result<(), Failed> {
-        let needs = Needs::of(&self.options, config);
+        let needs = Needs::of(&self.options, config, self.access.bypasses);
         let dropping = match self.settings.drop_capabilities {
             Switch::On => true,
             Switch::Off => false,
@@ -219,16 +232,16 @@ impl Service {
     /// Creates the folder of the unix socket, which would be impossible later, and gives it to the user. An existing folder
     /// is left alone, except the engine's own below `/run`, which an earlier run as root may have created.
     fn own_folder(&self, config: &Config) -> Result<(), Failed> {
-        let Some(path) = socket::wanted(config, &self.options)? else { return Ok(()) };
-        if let (Some(a), Ok(meta)) = (&self.account, std::fs::symlink_metadata(socket::FOLDER))
-            && path.parent() == Some(Path::new(socket::FOLDER))
+        let Some(path) = socket(config, &self.options)? else { return Ok(()) };
+        if let (Some(a), Ok(meta)) = (&self.account, std::fs::symlink_metadata(SOCKET_FOLDER))
+            && path.parent() == Some(Path::new(SOCKET_FOLDER))
             && meta.is_dir()
             && meta.uid() == 0
             && !a.uid.is_root()
         {
-            std::os::unix::fs::chown(socket::FOLDER, Some(a.uid.as_raw()), Some(a.gid.as_raw())).map_err(|e| {
-                let owner = owner(Path::new(socket::FOLDER));
-                Failed::new("unix-manager", format!("{}: cannot be given to {}: {e}{owner}", socket::FOLDER, a.name))
+            std::os::unix::fs::chown(SOCKET_FOLDER, Some(a.uid.as_raw()), Some(a.gid.as_raw())).map_err(|e| {
+                let owner = owner(Path::new(SOCKET_FOLDER));
+                Failed::new("unix-manager", format!("{SOCKET_FOLDER}: cannot be given to {}: {e}{owner}", a.name))
             })?;
         }
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty() && !f.exists());
@@ -265,9 +278,9 @@ impl Service {
     ///
     /// # Errors
     /// The watchdog thread cannot start, or capabilities cannot be dropped.
-    pub(crate) fn ready(&self, control: &Arc<Control>) -> Result<(), Failed> {
+    pub(crate) fn ready(&self, watch: &Arc<Watch>, signals: &Arc<Signals>) -> Result<(), Failed> {
         privileges::shed()?;
-        self.watch(control)?;
+        self.watch(watch, signals)?;
         if self.settings.lock_memory {
             self.lock_memory();
         }
@@ -291,20 +304,20 @@ impl Service {
         Ok(())
     }
 
-    fn watch(&self, control: &Arc<Control>) -> Result<(), Failed> {
+    fn watch(&self, watch: &Arc<Watch>, signals: &Arc<Signals>) -> Result<(), Failed> {
         // The default is systemd's own timeout.
         let Some(after) = self.settings.stuck_after.or(self.notify.patience).filter(|_| self.lasting) else {
             return Ok(());
         };
         let dog = Watchdog {
-            watch: Arc::clone(&control.watch),
-            signals: Arc::clone(&control.signals),
+            watch: Arc::clone(watch),
+            signals: Arc::clone(signals),
             notify: Arc::clone(&self.notify),
             after,
             on_stuck: self.settings.on_stuck,
         };
-        crate::control::thread("watchdog", move || {
-            crate::threads::persist("the watchdog", || dog.run());
+        thread("watchdog", move || {
+            threads::persist("the watchdog", || dog.run());
         })
     }
 
@@ -365,6 +378,26 @@ impl Drop for Reloading<'_> {
             self.0.notify.ready();
         }
     }
+}
+
+/// Starts a control thread.
+///
+/// # Errors
+/// The thread cannot start.
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
+    std::thread::Builder::new()
+        .name(format!("margay-{name}"))
+        // Rules, and their scripts, are loaded there.
+        .stack_size(margay_lua::STACK)
+        .spawn(|| {
+            // Control threads need no capabilities.
+            if let Err(f) = privileges::shed() {
+                error!(f.module, "{}", f.message);
+            }
+            run();
+        })
+        .map(drop)
+        .map_err(|e| Failed::new("threads", format!("cannot start the thread \"{name}\": {e}")))
 }
 
 /// Reports to the waiting parent process, if there is one, that the engine did not start.
@@ -441,18 +474,24 @@ fn absolute(options: &mut RunOptions) -> Result<(), Failed> {
 
 /// The settings of the process, for the test that checks all settings.
 #[cfg(test)]
-pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> Result<(), String> {
+pub(crate) fn shown(
+    config: &Config,
+    options: &RunOptions,
+    access: impl Fn(&RunOptions) -> CaptureAccess,
+    out: &mut String,
+) -> Result<(), String> {
     use std::fmt::Write;
 
     let live = RunOptions { capture: Some(Capture::AfPacket(Vec::new())), daemon: true, ..options.clone() };
     let settings = Settings::new(config, &live).map_err(|e| e.to_string())?;
-    let places = landlock::places(config, &live, &settings, Path::new("/tmp")).map_err(|f| f.message)?;
-    let sockets: Result<Vec<_>, _> = [options, &live].into_iter().map(|o| socket::wanted(config, o)).collect();
+    let access = access(&live);
+    let places = landlock::places(config, &live, &settings, &access, Path::new("/tmp")).map_err(|f| f.message)?;
+    let sockets: Result<Vec<_>, _> = [options, &live].into_iter().map(|o| socket(config, o)).collect();
     let sockets = sockets.map_err(|e| e.to_string())?;
     writeln!(
         out,
         "process: {settings:?}\nplaces: {places}\nsockets: {sockets:?}\nneeds: {:?}",
-        Needs::of(&live, config)
+        Needs::of(&live, config, access.bypasses)
     )
     .map_err(|e| e.to_string())
 }
@@ -467,7 +506,8 @@ mod tests {
             let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}\n"), "t").expect("a configuration");
             // A configuration test does not change the process.
             let options = RunOptions { capture: Some(capture), test: true, ..RunOptions::default() };
-            let service = Service::begin(&config, &options).unwrap_or_else(|e| panic!("{}", e.message));
+            let service =
+                Service::begin(&config, &options, CaptureAccess::default()).unwrap_or_else(|e| panic!("{}", e.message));
             service.restricts_files(&config).unwrap_or_else(|e| panic!("{}", e.message))
         };
         let live = || Capture::AfPacket(vec!["eth0".into()]);

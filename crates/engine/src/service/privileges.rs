@@ -26,7 +26,6 @@ use rustix::thread::{
 };
 
 use crate::Failed;
-use crate::live::bypasses;
 
 /// To attach the bypass program to an interface. The program does arithmetic on packet pointers, which needs `CAP_PERFMON`.
 const FOR_BYPASS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
@@ -47,17 +46,17 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// The needs of a packet source. Files need nothing.
+    /// The needs of a packet source. `bypasses` says whether the kernel bypasses flows. Files need nothing.
     ///
     /// An AF_PACKET socket is reopened when its interface reappears, which needs `CAP_NET_RAW`. With kernel bypass, workers
     /// add flows to a map. Before Linux 5.19, each use of a map needs `CAP_BPF` if `kernel.unprivileged_bpf_disabled` is set.
     /// Each NFQUEUE verdict needs `CAP_NET_ADMIN`. The sockets for its answers are opened once, and so is root's file with
     /// the kernel's counters. AF_XDP reloads its program, and its memory counts as locked; its interface settings are in
     /// root's files.
-    pub(super) fn of(options: &RunOptions, config: &Config) -> Needs {
+    pub(super) fn of(options: &RunOptions, config: &Config, bypasses: bool) -> Needs {
         let (kept, borrowed) = match &options.capture {
             Some(Capture::Interfaces(_) | Capture::AfPacket(_) | Capture::Pcap(_)) => {
-                let bypass = if bypasses(config, options) { CapabilitySet::BPF } else { CapabilitySet::empty() };
+                let bypass = if bypasses { CapabilitySet::BPF } else { CapabilitySet::empty() };
                 (CapabilitySet::NET_RAW | bypass, CapabilitySet::empty())
             }
             Some(Capture::Nfqueue(_)) => (CapabilitySet::NET_ADMIN, CapabilitySet::DAC_OVERRIDE),
@@ -76,7 +75,7 @@ impl Needs {
             // One-time changes to interfaces and the kernel; sockets for the answers to rejected packets.
             start |= CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::NET_RAW;
         }
-        if bypasses(config, options) {
+        if bypasses {
             start |= FOR_BYPASS;
         }
         Needs { start, borrowed, kept }
@@ -351,7 +350,7 @@ mod tests {
     #[test]
     fn needs() {
         let config = Config::from_str("%YAML 1.1\n---\na: b\n", "t").unwrap();
-        let of = |capture| Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config);
+        let of = |capture| Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config, false);
         let file = of(Some(Capture::File("a".into())));
         assert!(file.start.is_empty() && file.kept.is_empty());
         assert!(of(Some(Capture::UnixSocket(None))).start.is_empty());
@@ -365,7 +364,7 @@ mod tests {
         let config = Config::from_str(text, "t").unwrap();
         for (name, kept) in [("a", CapabilitySet::NET_RAW | CapabilitySet::BPF), ("b", CapabilitySet::NET_RAW)] {
             let capture = Some(Capture::AfPacket(vec![name.into()]));
-            assert_eq!(Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config).kept, kept);
+            assert_eq!(Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config, false).kept, kept);
         }
     }
 

@@ -14,17 +14,17 @@ mod flow;
 mod ftp;
 mod http2;
 mod lines;
+mod load;
 mod outputs;
 mod recognise;
 mod remote;
 mod smb;
 mod smtp;
+mod socket;
 mod ssh;
 mod stream;
 mod tenants;
 mod tls;
-#[cfg(test)]
-mod walk;
 mod web;
 
 pub(crate) use app::app;
@@ -35,14 +35,17 @@ pub(crate) use files::{check_store, files};
 pub(crate) use filter::filter;
 pub(crate) use firewall::{firewall_files, firewall_folder, firewall_policies, is_firewall};
 pub(crate) use flow::flow;
+#[cfg(test)]
+pub(crate) use load::log_folder;
+pub(crate) use load::{CONFIGURATION, configuration, log_dir};
 pub(crate) use outputs::{
-    Opened, WORTH, open_files, open_outputs, share_outputs, shows_ja4, test_remotes, test_scripts, wants_ethernet,
-    writer_thread,
+    ScriptFiles, WORTH, open_files, outputs, shows_ja4, test_remotes, wants_ethernet, writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use remote::{Reach, reach};
+pub(crate) use socket::{SOCKET_FOLDER, socket, socket_path};
 pub(crate) use ssh::ssh;
-pub(crate) use stream::stream;
+pub(crate) use stream::{stream, validates};
 pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_config, tenants, vlan_id};
 pub(crate) use tls::{JaWants, certificate_folder, fingerprints, tls};
 pub(crate) use web::{WebSettings, web};

@@ -19,14 +19,21 @@ use margay_output::{OutputSettings, Outputs, info, warning};
 
 use super::app_log::{AppLog, xff};
 use super::remote::remote;
-use super::tls::JaWants;
 use super::{lines, now};
 use crate::Failed;
-use crate::worker::{OutputScripts, ScriptFiles};
 
 /// Bytes of events that are written together when a capture file is read. A live capture writes them sooner, because its
 /// viewers wait for them.
 pub(crate) const WORTH: usize = 64 << 10;
+
+/// The scripts' configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ScriptFiles {
+    /// The scripts.
+    pub(crate) files: Vec<PathBuf>,
+    /// Search path for Lua modules (`path`).
+    pub(crate) path: Option<String>,
+}
 
 /// The enabled outputs in order, and warnings about the rest.
 #[derive(Debug)]
@@ -179,34 +186,6 @@ pub(crate) fn file(node: Node<'_>, dir: &Path, default: &str) -> PathBuf {
     dir.join(node.get("filename").unwrap_or(default))
 }
 
-/// The opened outputs, with their options for the application layer: [`Specs::app`] and [`Specs::store_xff`].
-pub(crate) struct Opened {
-    pub(crate) outputs: Outputs,
-    pub(crate) app: Vec<AppLogOptions>,
-    pub(crate) store_xff: Option<Xff>,
-    pub(crate) scripts: OutputScripts,
-}
-
-impl Opened {
-    /// Outputs that write nothing.
-    pub(crate) fn nothing() -> Result<Opened, Failed> {
-        let outputs = Outputs::new(Vec::new(), now(), 0).map_err(|e| Failed::new("logopenfile", e.to_string()))?;
-        Ok(Opened { outputs, app: Vec::new(), store_xff: None, scripts: OutputScripts::default() })
-    }
-}
-
-/// Reads `outputs:` and opens the enabled outputs.
-///
-/// # Errors
-/// An invalid setting, or an output cannot be opened.
-pub(crate) fn open_outputs(config: &Config, dir: &Path) -> Result<Opened, Failed> {
-    let mut outputs = open_files(config, dir, 1, WhenFull::Wait)?;
-    if writer_thread(config, 1)? {
-        outputs.write_aside(WORTH);
-    }
-    share_outputs(config, dir, outputs)
-}
-
 /// Reads `outputs:`, logs its warnings, and opens the enabled outputs except scripts, for the first of `workers` workers.
 /// `auto` is the automatic setting of outputs on other hosts.
 ///
@@ -249,18 +228,6 @@ pub(crate) fn test_remotes(config: &Config, dir: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Completes a worker's `outputs` with its scripts. The worker's own thread calls this, because scripts cannot leave their
-/// thread.
-///
-/// # Errors
-/// A script does not load.
-pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Result<Opened, Failed> {
-    let specs = self::outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
-    let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
-    scripts.setup().map_err(|e| Failed::new("lua", e))?;
-    Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
-}
-
 /// `margay.writer-thread`: whether a separate thread writes the events of `workers` workers. With `auto`, there is one if it
 /// need not share a worker's core.
 ///
@@ -271,16 +238,6 @@ pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Fai
         None | Some("auto") => Ok(std::thread::available_parallelism().is_ok_and(|n| n.get() > workers)),
         Some(_) => Ok(super::flag(config, "margay.writer-thread", false)?),
     }
-}
-
-/// Loads the scripts that write logs as a run would, and drops them. Returns the fingerprints that they use.
-///
-/// # Errors
-/// A script does not load.
-pub(crate) fn test_scripts(config: &Config, dir: &Path) -> Result<JaWants, Failed> {
-    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
-    let scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
-    Ok(JaWants { ja3: scripts.ja3, ja4: false, hassh: scripts.hassh })
 }
 
 /// Whether an output shows JA4 fingerprints.

@@ -1,6 +1,6 @@
 //! `stream:`, with the parts of `host-os-policy:` that it needs.
 
-use margay_config::{Config, ConfigError};
+use margay_config::{Checksums, Config, ConfigError};
 use margay_stream::{HostOsPolicies, OsPolicy, StreamConfig, UrgentPolicy};
 
 use super::{flag, host_policies, number, size, wrong};
@@ -76,6 +76,27 @@ fn random(config: &Config) -> Result<u8, ConfigError> {
     Ok(if flag(config, "stream.reassembly.randomize-chunk-size", false)? { percent } else { 0 })
 }
 
+/// Whether TCP packets with a wrong checksum are kept out of their streams: by `-k`, or else by the configuration.
+///
+/// # Errors
+/// `capture.checksum-validation` is neither `none` nor `kernel`.
+pub(crate) fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> Result<bool, ConfigError> {
+    const PATH: &str = "capture.checksum-validation";
+    let validated = match config.get(PATH) {
+        None | Some("" | "kernel") => configured,
+        Some("none") => false,
+        Some(other) => {
+            let why = format!("\"{other}\" is neither none nor kernel");
+            return Err(wrong(config, PATH, &why));
+        }
+    };
+    Ok(match option {
+        Some(Checksums::All) => true,
+        Some(Checksums::None) => false,
+        None => validated,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +110,20 @@ mod tests {
         assert_eq!(s.os_policies.of([10, 1, 1, 1].into()), OsPolicy::from_name("old-linux").unwrap());
         let bad = "%YAML 1.1\n---\nstream:\n  reassembly:\n    urgent:\n      policy: later\n";
         assert!(stream(&Config::from_str(bad, "t").unwrap(), true).is_err());
+    }
+
+    #[test]
+    fn checksums_of_streams() {
+        let plain = Config::from_str("%YAML 1.1\n---\nstream:\n  midstream: no\n", "t").unwrap();
+        let none = Config::from_str("%YAML 1.1\n---\ncapture:\n  checksum-validation: none\n", "t").unwrap();
+        for (option, config, configured, want) in [
+            (None, &plain, true, true),
+            (None, &plain, false, false),
+            (None, &none, true, false),
+            (Some(Checksums::All), &none, false, true),
+            (Some(Checksums::None), &plain, true, false),
+        ] {
+            assert_eq!(validates(option, config, configured).unwrap(), want, "{option:?} {configured}");
+        }
     }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use margay_config::{Capture, Config, Level, RuleFiles, RunOptions};
 use margay_output::{info, notice, warning};
 
-use super::{CONFIGURATION, Watching};
 use crate::exception::Policies;
 use crate::profiling::Profiling;
+use crate::settings::CONFIGURATION;
+use crate::watching::Watching;
 use crate::{Failed, info as about, notices, parallel, settings};
 
 /// Logs the version, and what is to be said about the configuration.

@@ -1,20 +1,36 @@
 //! Bypassed flows: the worker only counts their packets, or the kernel keeps the packets away from it.
 
-use std::sync::Arc;
-
 use margay_capture::bypass::{BypassCount, BypassKey, Refusal};
 use margay_flow::{FlowAction, FlowCore, FlowRef, FlowState};
 use margay_packet::KeyedMap;
 
 use super::{Pipeline, Stages, closing};
-use crate::control::post::Post;
-use crate::live::bypass::{Counted, Table};
+
+/// The kernel's counts for one direction of a flow, since the flow was added.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) at: FlowRef,
+    pub(crate) flow: u64,
+    /// [`margay_flow::Direction::index`].
+    pub(crate) direction: usize,
+    pub(crate) count: BypassCount,
+}
+
+/// The kernel's table of bypassed flows, for one worker.
+pub(crate) trait KernelTable {
+    /// Adds a flow, which the kernel bypasses from now on. Its counts arrive at [`Pipeline::counted_in_kernel`].
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn enter(&self, keys: &[BypassKey; 2], at: FlowRef, flow: u64) -> Result<(), Refusal>;
+
+    /// Removes a flow. Returns the counts of each direction since the flow was added.
+    fn take(&self, keys: &[BypassKey; 2]) -> [BypassCount; 2];
+}
 
 /// A worker's flows that the kernel bypasses.
 pub(crate) struct InKernel {
-    table: Arc<Table>,
-    /// Where the kernel's counts arrive.
-    post: Arc<Post>,
+    table: Box<dyn KernelTable>,
     /// The flows by identifier: at most as many as the kernel's table has room for.
     flows: KeyedMap<u64, Entered>,
     /// Packets and bytes that were counted after their flows had left the flow table.
@@ -46,8 +62,8 @@ struct Entered {
 }
 
 impl InKernel {
-    pub(crate) fn new(table: Arc<Table>, post: Arc<Post>) -> InKernel {
-        InKernel { table, post, flows: KeyedMap::default(), late: (0, 0), packets: 0, families: Default::default() }
+    pub(crate) fn new(table: Box<dyn KernelTable>) -> InKernel {
+        InKernel { table, flows: KeyedMap::default(), late: (0, 0), packets: 0, families: Default::default() }
     }
 
     /// Calls `f` for each counter.
@@ -79,7 +95,7 @@ impl InKernel {
         let (Some(there), Some(back)) = (key(client, server), key(server, client)) else { return false };
         let keys = [there, back];
         let family = &mut self.families[usize::from(core.src.is_ipv6())];
-        match self.table.enter(&keys, at, core.id, &self.post) {
+        match self.table.enter(&keys, at, core.id) {
             Ok(()) => {
                 family.entered += u64::from(!again);
                 family.there += 1;

@@ -3,6 +3,9 @@
 use margay_capture::live::LiveCounters;
 use margay_packet::{Time, Vlans};
 
+/// Calls a function with the name and value of each counter of a source.
+pub(crate) type SourceCounters = fn(&LiveCounters, &mut dyn FnMut(&str, u64));
+
 /// The live source of a worker's packets.
 pub(crate) struct Captured {
     /// The interfaces: one, or the two that are bridged.
@@ -10,7 +13,7 @@ pub(crate) struct Captured {
     /// The thread's name in statistics.
     pub(crate) thread: String,
     /// The names of the source's counters.
-    pub(crate) counters: crate::live::medium::Counters,
+    pub(crate) counters: SourceCounters,
     /// Reports connections that this worker's parsers expect to the other workers.
     pub(crate) announce: Option<Announce>,
 }

@@ -2,7 +2,7 @@
 
 use margay_app::{AppProto, Transaction};
 use margay_detect::checks::{AppProtos, StreamSizes};
-use margay_detect::{FrameInput, Input, SearchedAhead, StreamChunk, Verdict, VerdictAction};
+use margay_detect::{FrameInput, Input, StreamChunk, Verdict, VerdictAction};
 use margay_flow::{Direction, Flow, FlowAction, FlowState};
 use margay_output::error;
 use margay_packet::{Packet, PacketSource};
@@ -195,7 +195,7 @@ impl Stages {
             let_through: seen.for_txs,
             flow_ends: seen.flow_ends,
             changing: seen.changing,
-            ahead: self.helped.as_ref().map(|h| h as &dyn SearchedAhead),
+            ahead: self.helped.as_deref(),
             ..Input::new(packet)
         };
         let verdict = state.inspect(detect, &mut input);

@@ -14,11 +14,12 @@ use margay_detect::{Detect, DetectState, InOrder, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
 
-use super::{FlowExt, RuleTexts, Stages};
+use super::{FlowExt, Stages};
 use crate::Failed;
 use crate::engines::EngineSet;
+use crate::rules::RuleTexts;
 use crate::settings::Selector;
-use crate::start::{self, Watching};
+use crate::watching::{self, Watching};
 
 /// Rules, with a worker's state for matching them.
 pub(crate) type Engine = (Arc<Detect>, DetectState);
@@ -98,7 +99,7 @@ impl Install {
             if let Some(d) = &loaded.detect
                 && known.all().all(|(_, l)| !Arc::ptr_eq(l, loaded))
             {
-                let mut state = start::state(d, watching)?;
+                let mut state = watching::state(d, watching)?;
                 if several {
                     state.share(d);
                 }

@@ -22,19 +22,22 @@ mod frames;
 mod ips;
 mod log;
 pub(crate) mod moving;
+mod outputs;
 mod packet_verdict;
 mod policy;
 mod resets;
 mod scripts;
+mod setup;
 mod stream_log;
 mod tcp;
 mod warm;
 pub(crate) mod wire;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use margay_capture::live::Decisions;
-use margay_detect::InOrder;
+use margay_detect::{InOrder, SearchedAhead};
 use margay_flow::{
     Direction, FlowAction, FlowHasher, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES,
 };
@@ -43,18 +46,19 @@ use margay_packet::{Decoder, Frame, L3, Packet, PacketSink, Refused, Time};
 use margay_stream::StreamEngine;
 
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
-use crate::parallel::ahead::Helped;
+use crate::rules::RuleTexts;
 pub(crate) use app::AppStage;
-pub(crate) use captured::{Announce, Captured, End};
+pub(crate) use captured::{Announce, Captured, End, SourceCounters};
 use engines::{Engine, Engines};
 use firewall::BeforeFlow;
 pub(crate) use flow_ext::FlowExt;
 use flow_ext::MacList;
 pub(crate) use ips::IpsCounters;
-pub(crate) use log::RuleTexts;
+pub(crate) use outputs::{Opened, share_outputs, test_scripts};
 pub(crate) use packet_verdict::{DropReason, FrameVerdict, PacketVerdict};
 use scripts::ScriptContext;
-pub(crate) use scripts::{Occasion, OutputScripts, ScriptFiles};
+pub(crate) use scripts::{Occasion, OutputScripts};
+pub(crate) use setup::{Part, app_wants, worker, worker_of};
 use wire::Wire;
 
 /// One worker.
@@ -133,7 +137,7 @@ pub(crate) struct Stages {
     /// Reports connections that this worker's parsers expect to the other workers of the same capture.
     pub(crate) announce: Option<Announce>,
     /// Search results of other workers for this worker's packets.
-    pub(crate) helped: Option<Helped>,
+    pub(crate) helped: Option<Rc<dyn SearchedAhead>>,
     /// Connections that a reset closed, which may go on.
     pub(crate) resets: resets::Resets,
     /// Orders the workers' access to shared state.

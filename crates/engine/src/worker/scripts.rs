@@ -5,7 +5,7 @@
 //! beyond what a log needs. If a script exceeds a limit or fails, it writes nothing for that event. The failure is counted,
 //! logged once for each script, and the engine continues.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use margay_app::Transaction;
 use margay_app::file::FileEngine;
@@ -21,6 +21,7 @@ use margay_packet::{KeyedMap, Packet};
 
 use super::app::FlowApp;
 use crate::scripts::log_of;
+use crate::settings::ScriptFiles;
 
 /// Limit of the streams, and of the bodies, that streaming scripts follow at a time. Further ones are not delivered.
 const STREAMS_MAX: usize = 65_536;
@@ -84,15 +85,6 @@ impl Default for OutputScripts {
             bodies: KeyedMap::default(),
         }
     }
-}
-
-/// The scripts' configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ScriptFiles {
-    /// The scripts.
-    pub(crate) files: Vec<PathBuf>,
-    /// Search path for Lua modules (`path`).
-    pub(crate) path: Option<String>,
 }
 
 /// The delivery state of a flow's stream and bodies, while the flow moves to another worker.

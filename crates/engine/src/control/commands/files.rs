@@ -10,7 +10,7 @@ use super::Args;
 use super::tenants::tenancy;
 use crate::control::Control;
 use crate::control::message::Answer;
-use crate::control::queue::{Job, Queue};
+use crate::queue::{Job, Queue};
 
 pub(super) fn pcap_file(control: &Arc<Control>, args: &Args<'_>, continuous: bool) -> Answer {
     let Some(queue) = &control.queue else { return Err("Unknown command".into()) };

@@ -16,7 +16,7 @@ use crate::exception::Policies;
 use crate::parallel;
 use crate::profiling::Profiling;
 use crate::stats::StatsSettings;
-use crate::{files, live, logging, rules, service, start};
+use crate::{files, live, logging, rules, service, settings};
 
 /// The base configuration: lists have entries, and features that are off by default are on.
 const BASE: &str = "%YAML 1.1
@@ -134,21 +134,21 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     let dir = Path::new("/tmp");
     let mut out = String::new();
     let o = &mut out;
-    let all = super::JaWants { ja3: true, ja4: true, hassh: true };
+    let all = settings::JaWants { ja3: true, ja4: true, hassh: true };
     for ips in [false, true] {
-        line(o, "stream", super::stream(config, ips))?;
+        line(o, "stream", settings::stream(config, ips))?;
         let policies = Policies::from_config(config, ips, false).map(|mut p| {
             p.spare_midstream(config);
             (p, ips)
         });
         line(o, "policies", policies)?;
     }
-    line(o, "checksums", start::validates(options.checksums, config, true).map_err(|f| f.message))?;
-    line(o, "flow", super::flow(config))?;
-    line(o, "decode", super::decode(config, false))?;
+    line(o, "checksums", settings::validates(options.checksums, config, true))?;
+    line(o, "flow", settings::flow(config))?;
+    line(o, "decode", settings::decode(config, false))?;
     line(o, "detect", crate::engines::detection(config, options))?;
-    line(o, "recognised", super::recogniser(config))?;
-    let app = super::app(config).map_err(|e| e.to_string())?;
+    line(o, "recognised", settings::recogniser(config))?;
+    let app = settings::app(config).map_err(|e| e.to_string())?;
     let parts: [&dyn Debug; 9] = [
         &app.settings,
         &app.memcap,
@@ -161,23 +161,23 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
         &app.dcerpc,
     ];
     line(o, "app", Ok::<_, String>(parts))?;
-    for wants in [super::JaWants::default(), all] {
-        line(o, "tls", super::tls(config, wants))?;
-        line(o, "ssh", super::ssh(config, wants.hassh))?;
+    for wants in [settings::JaWants::default(), all] {
+        line(o, "tls", settings::tls(config, wants))?;
+        line(o, "ssh", settings::ssh(config, wants.hassh))?;
     }
-    line(o, "outputs", super::outputs::outputs(config, dir))?;
-    line(o, "ethernet", super::wants_ethernet(config))?;
-    line(o, "certificates", super::certificate_folder(config, dir))?;
-    line(o, "writer", super::writer_thread(config, usize::MAX).map_err(|f| f.message))?;
-    line(o, "files", super::files(config, dir, options))?;
-    line(o, "datasets", super::datasets(config, options, true))?;
-    line(o, "sets", super::configured_sets(config))?;
-    line(o, "firewall", super::is_firewall(config, options))?;
-    line(o, "firewall files", Ok::<_, String>(super::firewall_files(config, options)))?;
-    line(o, "firewall policies", super::firewall_policies(config).map_err(|f| f.message))?;
-    line(o, "tenants", super::tenants(config))?;
-    line(o, "stack", super::stack_size(config))?;
-    line(o, "web", super::web(config, options))?;
+    line(o, "outputs", settings::outputs(config, dir))?;
+    line(o, "ethernet", settings::wants_ethernet(config))?;
+    line(o, "certificates", settings::certificate_folder(config, dir))?;
+    line(o, "writer", settings::writer_thread(config, usize::MAX).map_err(|f| f.message))?;
+    line(o, "files", settings::files(config, dir, options))?;
+    line(o, "datasets", settings::datasets(config, options, true))?;
+    line(o, "sets", settings::configured_sets(config))?;
+    line(o, "firewall", settings::is_firewall(config, options))?;
+    line(o, "firewall files", Ok::<_, String>(settings::firewall_files(config, options)))?;
+    line(o, "firewall policies", settings::firewall_policies(config).map_err(|f| f.message))?;
+    line(o, "tenants", settings::tenants(config))?;
+    line(o, "stack", settings::stack_size(config))?;
+    line(o, "web", settings::web(config, options))?;
     line(o, "groups", GroupSettings::of(config))?;
     line(o, "statistics", StatsSettings::of(config))?;
     line(o, "log", logging::outputs(config, dir).map_err(|f| f.message))?;
@@ -188,10 +188,10 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "batches", files::batch_size(config).map_err(|f| f.message))?;
     line(o, "folders", files::folder(config, options, false).map_err(|f| f.message))?;
     line(o, "checksums of files", FileChecks::of(config, options))?;
-    line(o, "log folder", Ok::<_, String>(start::log_folder(config, options)))?;
+    line(o, "log folder", Ok::<_, String>(settings::log_folder(config, options)))?;
     line(o, "most rules", rules::max_rules(config, margay_rules::Context::default().max_rules))?;
     rules::shown(config, options, o)?;
-    service::shown(config, options, o)?;
+    service::shown(config, options, |o| live::access(config, o), o)?;
     live::shown(config, options, o)?;
     Ok(out)
 }
