@@ -38,7 +38,13 @@ impl<W: Watch> State<W> {
             }
             let action = decision.new_action.map_or(rule.action, new_action);
             let drops = matches!(action, Action::Drop | Action::Reject | Action::RejectDst | Action::RejectBoth);
-            let writes = rule.writes && decision.new_action != Some(NewAction::Pass);
+            // A `pass` writes no alert, unless a rate filter makes another action of it.
+            let writes = !decision.silent
+                && match decision.new_action {
+                    None => rule.writes,
+                    Some(NewAction::Pass) => false,
+                    Some(_) => rule.writes || rule.action == Action::Pass,
+                };
             if W::ON {
                 let outcome = match (writes, decision.outcome) {
                     (false, _) => MatchOutcome::Silent,

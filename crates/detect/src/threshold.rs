@@ -31,6 +31,8 @@ pub(crate) struct Decision {
     pub(crate) outcome: Outcome,
     /// The action with which a rate filter replaces the rule's.
     pub(crate) new_action: Option<NewAction>,
+    /// Whether a `suppress` without addresses removes the alert. The rule still acts.
+    pub(crate) silent: bool,
 }
 
 /// The keys by which a match is counted.
@@ -65,6 +67,7 @@ struct RuleThresholds {
     key: u32,
     suppressed: bool,
     suppress: Vec<Suppress>,
+    /// Only one of `rate`, `filter` and `limit` comes from `threshold.config`: a rule counts once.
     rate: Option<RateFilter>,
     filter: Option<Threshold>,
     limit: Option<Threshold>,
@@ -90,7 +93,7 @@ pub(crate) struct Thresholds {
 
 impl Thresholds {
     /// Builds the thresholds from the rules in their final order, the rules' own thresholds with the rule's place, and
-    /// the entries of `threshold.config`. Returns the entries that match no rule. `previous` has the thresholds before a
+    /// the entries of `threshold.config`. Returns the entries that no rule takes. `previous` has the thresholds before a
     /// reload, and the place of each old rule in `rules`.
     pub(crate) fn new<'g>(
         rules: &[RuleFacts],
@@ -121,8 +124,7 @@ impl Thresholds {
             let mut used = false;
             let mut take = |out: &mut Thresholds, i: usize| {
                 if rules.get(i).is_some_and(|r| g.gid == 0 || g.gid == r.gid) {
-                    used = true;
-                    out.apply(i, g);
+                    used |= out.apply(i, g);
                 }
             };
             if g.sid == 0 {
@@ -169,19 +171,23 @@ impl Thresholds {
         &mut self.rules[i]
     }
 
-    fn apply(&mut self, rule: usize, g: &GlobalThreshold) {
-        let all = g.sid == 0;
+    /// Applies an entry to a rule. Returns false if the rule already counts and keeps what it has.
+    fn apply(&mut self, rule: usize, g: &GlobalThreshold) -> bool {
         let entry = self.entry(rule);
+        let counts = entry.limit.is_some() || entry.filter.is_some() || entry.rate.is_some();
         match &g.kind {
-            // An entry for one signature replaces the rule's own threshold. An entry for all applies only to rules
-            // without one.
+            // As in Suricata: a threshold for one signature replaces what the rule has. Other entries apply only to rules
+            // that do not count yet, so the first of several applies.
             GlobalThresholdKind::Limit(t) => {
-                if !all || (entry.limit.is_none() && entry.filter.is_none()) {
-                    entry.limit = Some(*t);
-                    entry.filter = None;
+                if counts && g.sid == 0 {
+                    return false;
                 }
+                (entry.limit, entry.filter, entry.rate) = (Some(*t), None, None);
             }
             GlobalThresholdKind::RateFilter { track, count, seconds, new_action, timeout } => {
+                if counts {
+                    return false;
+                }
                 entry.rate = Some(RateFilter {
                     track: *track,
                     count: *count,
@@ -195,6 +201,7 @@ impl Thresholds {
                 entry.suppress.push(Suppress { track: *track, addresses: addresses.clone() });
             }
         }
+        true
     }
 
     fn get(&self, rule: u32) -> Option<&RuleThresholds> {
@@ -235,24 +242,40 @@ mod tests {
         Thresholds { index: vec![1], rules: vec![entry], keys: 0 }
     }
 
+    /// A rule counts once: entries and what is left of the rule's filter, limit and rate filter, as in Suricata.
     #[test]
-    fn an_entry_for_one_signature_replaces_its_detection_filter() {
-        let threshold = |kind| Threshold { kind, track: Track::Source, count: 1, seconds: 10, multiplier: 0 };
-        let own = RuleThresholds { filter: Some(threshold(ThresholdKind::DetectionFilter)), ..Default::default() };
-        let entry = |sid| GlobalThreshold {
+    fn one_count_for_each_rule() {
+        let threshold = |kind, seconds| Threshold { kind, track: Track::Source, count: 1, seconds, multiplier: 0 };
+        let entry = |sid, kind| GlobalThreshold {
             gid: 1,
             sid,
-            kind: GlobalThresholdKind::Limit(threshold(ThresholdKind::Limit)),
+            kind,
             place: margay_rules::ast::Place { file: "t".into(), line: 1, column: 1 },
         };
-        let after = |sid| {
-            let mut t = one(own.clone());
-            t.apply(0, &entry(sid));
-            (t.rules[0].filter.is_some(), t.rules[0].limit.is_some())
+        let limit = |sid, seconds| entry(sid, GlobalThresholdKind::Limit(threshold(ThresholdKind::Limit, seconds)));
+        let rate = |sid, seconds| {
+            let (track, new_action) = (Track::Source, NewAction::Drop);
+            entry(sid, GlobalThresholdKind::RateFilter { track, count: 1, seconds, new_action, timeout: 1 })
         };
-        assert_eq!(after(7), (false, true));
-        // An entry for all signatures leaves those alone that have their own.
-        assert_eq!(after(0), (true, false));
+        // Seconds of the filter, the limit and the rate filter that apply.
+        let after = |own: RuleThresholds, entries: &[GlobalThreshold]| {
+            let mut t = one(own);
+            entries.iter().for_each(|e| drop(t.apply(0, e)));
+            let t = &t.rules[0];
+            (t.filter.map(|t| t.seconds), t.limit.map(|t| t.seconds), t.rate.as_ref().map(|r| r.seconds))
+        };
+        let filter =
+            RuleThresholds { filter: Some(threshold(ThresholdKind::DetectionFilter, 9)), ..Default::default() };
+        assert_eq!(after(filter.clone(), &[limit(7, 1)]), (None, Some(1), None));
+        for kept in [limit(0, 1), rate(7, 1), rate(0, 1)] {
+            assert_eq!(after(filter.clone(), &[kept]), (Some(9), None, None));
+        }
+        let none = RuleThresholds::default;
+        assert_eq!(after(none(), &[rate(7, 1), limit(7, 2)]), (None, Some(2), None));
+        assert_eq!(after(none(), &[limit(7, 2), rate(7, 1)]), (None, Some(2), None));
+        assert_eq!(after(none(), &[rate(7, 1), limit(0, 2)]), (None, None, Some(1)));
+        assert_eq!(after(none(), &[rate(0, 1), rate(7, 2)]), (None, None, Some(1)));
+        assert_eq!(after(none(), &[limit(7, 1), limit(7, 2)]), (None, Some(2), None));
     }
 
     fn limit(kind: ThresholdKind, count: u32, seconds: u32, multiplier: u32) -> Thresholds {

@@ -367,7 +367,12 @@ fn compiled(report: &CompileReport, config: &DetectConfig) {
         info!("rules", "{}: line {}: set aside: {reason}", place.file, place.line);
     }
     for place in &report.unused_thresholds {
-        info!("threshold-config", "{}: line {}: no rule answers to this entry", place.file, place.line);
+        info!(
+            "threshold-config",
+            "{}: line {}: no rule takes this entry: none has its number, or those that have it count already",
+            place.file,
+            place.line
+        );
     }
     info!(
         "detect",

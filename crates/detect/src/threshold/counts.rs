@@ -121,7 +121,7 @@ impl ThresholdState {
 
     /// Counts a match of `rule` and decides its effect.
     pub(crate) fn decide(&mut self, all: &Thresholds, rule: u32, s: &Subject) -> Decision {
-        let mut decision = Decision { outcome: Outcome::Alert, new_action: None };
+        let mut decision = Decision { outcome: Outcome::Alert, new_action: None, silent: false };
         let Some(t) = all.get(rule) else { return decision };
         t.each_track().for_each(|track| match who(track, s) {
             // Only one worker has the flow's counts.
@@ -129,10 +129,11 @@ impl ThresholdState {
             Some(Who::Host(a) | Who::Pair(a, _)) => self.0.wait(About::Host(a)),
             Some(Who::Rule) => self.0.wait(About::All),
         });
-        if t.suppressed || t.suppress.iter().any(|x| x.holds(s)) {
+        if t.suppress.iter().any(|x| x.holds(s)) {
             decision.outcome = Outcome::Limited;
             return decision;
         }
+        decision.silent = t.suppressed;
         if let Some(f) = &t.filter {
             decision.outcome = self.count(t.key, f, Counter::Filter, s);
         }
