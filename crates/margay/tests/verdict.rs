@@ -174,6 +174,42 @@ fn a_drop_names_the_transaction() {
     assert_eq!(drops, [serde_json::json!(1)]);
 }
 
+/// `flows: start`, the default, limits the events of a dropped flow. Packets that are dropped one by one are all logged.
+#[test]
+fn each_dropped_packet_is_logged_unless_its_flow_is_dropped() {
+    let packets = "drop udp any any -> any any (content:\"tick\"; sid:1;)\n";
+    for (name, rule, want) in [("packets", packets, 4), ("flow", "drop ip any any -> any any (sid:1;)\n", 2)] {
+        let mut c = Capture::new();
+        for n in 0..6 {
+            let (side, ports) = if n % 2 == 0 { (Client, (4000, 7777)) } else { (Server, (4000, 7777)) };
+            c.udp(10 * n, side, ports, if n < 2 { b"open" } else { b"tick" });
+        }
+        let dir = run_with(&["--simulate-ips"], &format!("drops-{name}"), c, rule, "");
+        assert_eq!(of_type(&dir, "drop").len(), want, "{name}");
+    }
+}
+
+/// A rate filter that makes an alert or a drop of a `pass` also shows it. `suppress` without addresses only removes alerts.
+#[test]
+fn thresholds_of_a_pass() {
+    let rules = "pass udp any any -> any any (content:\"tick\"; sid:1;)\nalert udp any any -> any any (content:\"tick\"; sid:2;)\n";
+    let rate = "rate_filter gen_id 1, sig_id 1, track by_src, count 2, seconds 60, new_action alert, timeout 60\n";
+    let suppress = "suppress gen_id 1, sig_id 1\n";
+    for (name, entries, want) in [
+        ("rate", rate.to_owned(), vec![1, 2, 1, 2]),
+        ("suppress", suppress.to_owned(), vec![]),
+        ("both", format!("{suppress}{rate}"), vec![2, 2]),
+    ] {
+        let mut c = Capture::new();
+        (0..4).for_each(|n| c.udp(10 * n, Client, (4000, 7777), b"tick"));
+        let file = folder("verdict-entries").join(format!("{name}.config"));
+        std::fs::write(&file, entries).expect("thresholds");
+        let set = format!("threshold-file={}", file.display());
+        let dir = run_with(&["--set", &set], &format!("pass-{name}"), c, rules, "");
+        assert_eq!(sids(&dir), want, "{name}");
+    }
+}
+
 /// An alert on a stream shows acknowledged data that was not both parsed and inspected before, as in Suricata. No protocol is
 /// detected here, so nothing was parsed.
 #[test]

@@ -102,7 +102,7 @@ pub(super) const KEYS: &[Key] = &[
     word("outputs.#.eve-log.types.#.files.xff.deployment", &["reverse", "forward"], "", "`xff.deployment` for files.").lenient(),
     text("outputs.#.eve-log.types.#.files.xff.header", "a header", "", "`xff.header` for files."),
     flag("outputs.#.eve-log.types.#.drop.alerts", "no", "Whether drop events include the packet's alerts."),
-    word("outputs.#.eve-log.types.#.drop.flows", &["all", "start"], "start", "Write all dropped packets, or the first of each flow and direction."),
+    word("outputs.#.eve-log.types.#.drop.flows", &["all", "start"], "start", "All packets of a dropped flow, or the first in each direction."),
     flag("outputs.#.eve-log.types.#.drop.verdict", "no", "Whether drop events have the verdict and its reason."),
     flag("outputs.#.eve-log.types.#.smtp.extended", "no", "Whether to write the extended members."),
     list("outputs.#.eve-log.types.#.smtp.custom", "fields of mail", "", "More members to write, by name.").like("[received]"),

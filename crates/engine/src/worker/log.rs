@@ -271,7 +271,8 @@ impl Stages {
         }
         let (mut first, mut way) = (true, None);
         let flow = flow.map(|(f, d)| {
-            first = !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
+            // Packets that are dropped one by one are all logged, as in Suricata.
+            first = f.core.action != FlowAction::Drop || !std::mem::replace(&mut f.ext.drop_logged[d.index()], true);
             way = Some(direction(d));
             &*f
         });

@@ -536,7 +536,7 @@ pub struct DropEvent<'a> {
     pub reason: &'a str,
     /// Direction of the packet.
     pub direction: Option<Direction>,
-    /// Whether this is the flow's first drop, or the packet has no flow. Outputs with `flows: start` show only these.
+    /// Whether this is the first drop of a dropped flow and direction, or only the packet is dropped. Outputs with `flows: start` show only these.
     pub first_of_flow: bool,
     /// Transaction, and whether it is a guess.
     pub tx_id: Option<(u64, bool)>,
