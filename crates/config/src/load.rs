@@ -67,7 +67,8 @@ impl Config {
             ConfigError::new(Place::file(&name), format!("failed to open the configuration file: {reason}"))
         })?;
         let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
-        self.read_text(&text, Source { name: &name, dir, include_depth: 0 }, 0, 0)
+        let top = dir.clone();
+        self.read_text(&text, Source { name: &name, dir, top, include_depth: 0 }, 0, 0)
     }
 
     /// Reads text into this configuration, as [`Config::read_file`] does a file.
@@ -75,12 +76,12 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn read_str(&mut self, text: &str, name: &str) -> Result<(), ConfigError> {
-        self.read_text(text, Source { name, dir: PathBuf::new(), include_depth: 0 }, 0, 0)
+        self.read_text(text, Source { name, dir: PathBuf::new(), top: PathBuf::new(), include_depth: 0 }, 0, 0)
     }
 
     /// Reads a file's text into the node `parent`, which is `depth` levels deep.
     fn read_text(&mut self, text: &str, source: Source<'_>, parent: u32, depth: usize) -> Result<(), ConfigError> {
-        let Source { name, dir, include_depth } = source;
+        let Source { name, dir, top, include_depth } = source;
         if self.files.len() > MAX_FILES {
             return Err(ConfigError::new(
                 Place::file(name),
@@ -91,7 +92,7 @@ impl Config {
         self.files.push(file.clone());
         let doc = Document::parse(text, file)?;
         let number = (self.files.len() - 1) as u32;
-        let mut loader = Loader { config: self, doc: &doc, file: number, dir, include_depth };
+        let mut loader = Loader { config: self, doc: &doc, file: number, dir, top, include_depth };
         let Some(root) = doc.root else { return Ok(()) };
         match doc.item(root).map(|i| &i.kind) {
             Some(Kind::Mapping(pairs)) => loader.mapping(pairs, parent, depth),
@@ -107,6 +108,8 @@ struct Source<'a> {
     name: &'a str,
     /// The folder that its relative includes refer to.
     dir: PathBuf,
+    /// The main file's folder, for includes that are not there: Suricata resolves all of them from there.
+    top: PathBuf,
     include_depth: usize,
 }
 
@@ -134,6 +137,8 @@ struct Loader<'c, 'd> {
     file: u32,
     /// The folder that relative includes refer to.
     dir: PathBuf,
+    /// The main file's folder.
+    top: PathBuf,
     include_depth: usize,
 }
 
@@ -299,7 +304,10 @@ impl<'d> Loader<'_, 'd> {
                 format!("files include each other deeper than {MAX_INCLUDE_DEPTH} levels; does one include itself?"),
             );
         }
-        let path = self.dir.join(file);
+        let mut path = self.dir.join(file);
+        if !path.exists() && self.top.join(file).exists() {
+            path = self.top.join(file);
+        }
         let name = path.display().to_string();
         let text = match read(&path) {
             Ok(text) => text,
@@ -309,7 +317,7 @@ impl<'d> Loader<'_, 'd> {
         };
         self.note(Level::Info, item, format!("including {name}"));
         let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
-        let source = Source { name: &name, dir, include_depth: self.include_depth + 1 };
+        let source = Source { name: &name, dir, top: self.top.clone(), include_depth: self.include_depth + 1 };
         self.config.read_text(&text, source, parent, depth)
     }
 }

@@ -226,6 +226,9 @@ fn files_include_files() {
     );
     write("sub/one.yaml", "include: two.yaml\nvars.address-groups.HOME_NET: 10.10.10.10/32\nm: {z: 1}\n");
     write("sub/two.yaml", "deep: yes\n");
+    // Suricata resolves each include from the main file's folder.
+    write("sub/three.yaml", "include: sub/two.yaml\n");
+    write("three.yaml", "include: sub/three.yaml\n");
     write("list.yaml", "af-packet:\n  - interface: enp10s0\n");
     write("types.yaml", "- alert\n- http: {extended: yes}\n");
     write("loop.yaml", "include: loop.yaml\n");
@@ -238,6 +241,7 @@ fn files_include_files() {
          deep = yes\nfoo = (null)\nfoo.af-packet = (null)\nfoo.af-packet.0 = interface\nfoo.af-packet.0.interface = enp10s0\n\
          types = (null)\ntypes.0 = alert\ntypes.1 = http\ntypes.1.http = (null)\ntypes.1.http.extended = yes\n"
     );
+    assert_eq!(shown(&Config::load(dir.path().join("three.yaml")).unwrap()), "deep = yes\n");
     let error = Config::load(dir.path().join("loop.yaml")).unwrap_err().to_string();
     assert!(error.contains("loop.yaml:3:10: files include each other deeper than 16 levels"), "{error}");
     let error = Config::load(dir.path().join("lost.yaml")).unwrap_err().to_string();
