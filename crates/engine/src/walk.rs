@@ -59,12 +59,12 @@ outputs:
         - smb: {}
         - smtp: {}
         - ssh: {}
-        - stats: {}
+        - stats: {threads: yes}
         - stream: {}
         - tftp: {}
         - tls: {extended: yes}
         - websocket: {}
-  - stats: {enabled: yes}
+  - stats: {enabled: yes, threads: yes}
   - pcap-log: {enabled: yes, compression: lz4}
   - file-store: {enabled: yes, version: 2, xff: {enabled: yes, header: X-Forwarded-For}}
   - tls-store: {enabled: yes}
@@ -113,6 +113,7 @@ profiling:
   rules: {enabled: yes, active: yes}
 multi-detect:
   enabled: yes
+  selector: direct
 datasets:
   seen:
     type: string

@@ -269,9 +269,10 @@ fn rules_that_do_not_load_leave_the_old_ones() {
     assert!(b.command("reload-rules", json!({})).is_err());
     b.write("margay.yaml", &yaml.replace("rule-files: [a.rules]", "mpm-algo: magic"));
     assert!(b.reload().unwrap_err().contains("mpm-algo"));
-    for (more, word) in
-        [("firewall:\n  enabled: yes\n", "firewall"), ("multi-detect:\n  enabled: yes\n", "multi-detect")]
-    {
+    for (more, word) in [
+        ("firewall:\n  enabled: yes\n", "firewall"),
+        ("multi-detect:\n  enabled: yes\n  selector: direct\n", "multi-detect"),
+    ] {
         b.write("margay.yaml", &format!("{yaml}{more}"));
         assert!(b.reload().unwrap_err().contains(word));
     }

@@ -73,7 +73,11 @@ pub(crate) fn tenants(config: &Config) -> Result<TenantSettings, ConfigError> {
         return Err(wrong(config, "multi-detect.loaders", &format!("must be between 1 and {LOADERS_MAX} threads")));
     }
     out.mappings.selector = match config.get("multi-detect.selector") {
-        None | Some("" | "direct") => Selector::Direct,
+        None | Some("") => {
+            let why = "multi-detect needs it: direct, vlan or device";
+            return Err(wrong(config, "multi-detect.selector", why));
+        }
+        Some("direct") => Selector::Direct,
         Some("vlan") => Selector::Vlan,
         Some("device") => Selector::Device,
         Some(other) => {
@@ -165,13 +169,14 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for bad in [
+            "default: yes",
             "selector: colour",
-            "tenants:\n  - id: 0\n    yaml: a",
-            "tenants:\n  - id: 1",
-            "tenants:\n  - id: 1\n    yaml: a\n  - id: 1\n    yaml: b",
-            "mappings:\n  - vlan-id: 4095\n    tenant-id: 1",
-            "mappings:\n  - vlan-id: 5\n    tenant-id: 1\n  - vlan-id: 5\n    tenant-id: 2",
-            "mappings:\n  - tenant-id: 1",
+            "selector: direct\n  tenants:\n  - id: 0\n    yaml: a",
+            "selector: vlan\n  tenants:\n  - id: 1",
+            "selector: vlan\n  tenants:\n  - id: 1\n    yaml: a\n  - id: 1\n    yaml: b",
+            "selector: vlan\n  mappings:\n  - vlan-id: 4095\n    tenant-id: 1",
+            "selector: vlan\n  mappings:\n  - vlan-id: 5\n    tenant-id: 1\n  - vlan-id: 5\n    tenant-id: 2",
+            "selector: vlan\n  mappings:\n  - tenant-id: 1",
         ] {
             assert!(read(&format!("  enabled: yes\n  {bad}\n")).is_err(), "{bad}");
         }
