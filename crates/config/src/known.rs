@@ -1,7 +1,7 @@
 //! Finds unknown settings of a configuration, and settings without effect.
 
 use crate::error::{Level, Note};
-use crate::keys::{self, Effect, Key};
+use crate::keys::{self, Effect, Key, Kind};
 use crate::tree::{Config, Node};
 use crate::typed;
 
@@ -20,8 +20,8 @@ pub struct Ignored {
 }
 
 impl Config {
-    /// The settings without a row in the table, each with its place, to be reported as warnings. An unknown section is listed
-    /// once, not with its content.
+    /// The settings without a row in the table, and invalid values of settings without effect, each with its place, to be
+    /// reported as warnings. An unknown section is listed once, not with its content.
     pub fn unknown_keys(&self) -> Vec<Note> {
         let mut found = Found::default();
         walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
@@ -119,7 +119,24 @@ fn unknown_only(node: Node<'_>, known: &[&'static keys::Level], path: &mut Strin
 
 fn ignored(row: &'static Key, path: String, node: Node<'_>, found: &mut Found) {
     if let Effect::Ignored(why) = row.effect {
+        if let Some(value) = node.value().filter(|v| !is_valid(row.kind, v)) {
+            let message = format!("'{path}' has no effect here, but Suricata does not take the value '{value}'");
+            found.unknown.push(Note { level: Level::Warning, place: node.place(), message });
+        }
         found.ignored.push(Ignored { path, why, place: node.place() });
+    }
+}
+
+/// Whether a value is one of a setting without effect. Nothing else reads it, so nothing else finds a mistake in it.
+fn is_valid(kind: Kind, value: &str) -> bool {
+    match kind {
+        Kind::Flag => typed::parse_bool(value).is_ok(),
+        Kind::Word(words) => words.contains(&value),
+        Kind::Number { least, most, .. } if least < most => {
+            typed::parse_int(value).is_ok_and(|n| (least..=most).contains(&n))
+        }
+        Kind::Size { .. } => typed::parse_size(value).is_ok(),
+        _ => true,
     }
 }
 
@@ -188,6 +205,19 @@ mod tests {
         assert_eq!(
             config.unknown_keys()[0].to_string(),
             "--set: nothing knows the setting 'stream.midstraem'; did you mean 'midstream'?"
+        );
+    }
+
+    #[test]
+    fn values_of_settings_without_effect_are_checked() {
+        let text = "spm-algo: foo\nmax-pending-packets: 70000\nflow: {managers: 0}\ndetect: {sgh-mpm-context: full}\n";
+        assert_eq!(
+            unknown(text),
+            [
+                "t.yaml:3:1: 'spm-algo' has no effect here, but Suricata does not take the value 'foo'",
+                "t.yaml:4:1: 'max-pending-packets' has no effect here, but Suricata does not take the value '70000'",
+                "t.yaml:5:8: 'flow.managers' has no effect here, but Suricata does not take the value '0'",
+            ]
         );
     }
 

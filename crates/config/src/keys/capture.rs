@@ -94,7 +94,7 @@ pub(super) const KEYS: &[Key] = &[
     word("capture.checksum-validation", &["none", "kernel"], "kernel", "`none`: as `-k none`.").like("none"),
     flag("vlan.use-for-tracking", "yes", "Whether the VLAN is part of a flow's identity."),
     flag("livedev.use-for-tracking", "yes", "Whether the interface is part of a flow's identity."),
-    number("max-pending-packets", "1024", (1, U32), "packets", "Packets in memory at a time.").ignored(NO_POOL),
+    number("max-pending-packets", "1024", (1, 65_534), "packets", "Packets in memory at a time.").ignored(NO_POOL),
     size("default-packet-size", "1514", "Memory for one packet.").ignored(NO_POOL),
     number("max-packets", "*", (0, U32), "packets", "").ignored(REMOVED),
     text("interface", "an interface", "*", "").ignored(REMOVED),

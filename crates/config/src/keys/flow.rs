@@ -60,7 +60,7 @@ pub(super) const KEYS: &[Key] = &[
     number("defrag.trackers", "65535", (1, U32), "datagrams", "Datagrams reassembled at a time, at most."),
     number("defrag.max-frags", "65535", (1, U32), "fragments", "Fragments held, at most."),
     flag("defrag.prealloc", "yes", "Whether memory is taken at start.").ignored(GROWS),
-    number("defrag.timeout", "60", (0, U32), "seconds", "How long a datagram waits for its fragments."),
+    number("defrag.timeout", "60", (1, U32), "seconds", "How long a datagram waits for its fragments."),
     number("defrag.host-config.#.*.timeout", "*", (0, U32), "seconds", "The same for some hosts.").ignored("defrag.timeout holds for all"),
     list("defrag.host-config.#.*.address", "networks", "*", "Which.").ignored("defrag.timeout holds for all"),
     // Flows

@@ -101,10 +101,10 @@ pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Aut
     if let Some(mode) = named.filter(|m| *m != "auto") {
         check_run_mode(mode).map_err(|why| wrong(config, "runmode", &why))?;
     }
+    let scheduler = Scheduler::from_config(config)?;
     if options.runmode.as_deref().or(named) != Some("autofp") {
         return Ok(None);
     }
-    let scheduler = Scheduler::from_config(config)?;
     let workers = match config.get("margay.workers") {
         None | Some("" | "auto") => by_cpus(config)?,
         Some(_) => settings::number(config, "margay.workers", 0usize)?,
@@ -141,6 +141,7 @@ mod tests {
     #[test]
     fn what_can_be_set() {
         assert_eq!(of("runmode: single").unwrap(), None);
+        assert!(of("runmode: single\nautofp-scheduler: foo").is_err());
         assert!(of("runmode: fast").is_err());
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         assert_eq!(of("runmode: autofp").unwrap(), Some((Scheduler::Adaptive, cpus)));

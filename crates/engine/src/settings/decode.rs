@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_config::{Config, ConfigError, Node};
 use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 
-use super::{at_least_one, flag, number, ports, size};
+use super::{at_least_one, flag, ports, size};
 
 /// The decoder's settings.
 ///
@@ -48,7 +48,7 @@ fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
         hash_size: many("defrag.hash-size", d.hash_size)?,
         trackers: many("defrag.trackers", d.trackers)?,
         max_frags: many("defrag.max-frags", d.max_frags)?,
-        timeout: number(config, "defrag.timeout", d.timeout)?,
+        timeout: at_least_one(config, "defrag.timeout", d.timeout)?,
         vlan_tracking: flag(config, "vlan.use-for-tracking", d.vlan_tracking)?,
         hosts,
         default_policy: d.default_policy,
@@ -109,6 +109,7 @@ mod tests {
             ("host-os-policy:\n  linux: [10.0.0.0/99]\n", "10.0.0.0/99"),
             ("host-os-policy:\n  plan9: [10.0.0.0/9]\n", "plan9"),
             ("decoder:\n  max-layers: 1000\n", "1000"),
+            ("defrag:\n  timeout: 0\n", "defrag.timeout"),
         ] {
             let e = decode(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), false).unwrap_err();
             assert!(e.to_string().contains(word), "{e}");

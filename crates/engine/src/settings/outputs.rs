@@ -501,12 +501,13 @@ fn anomaly(node: Option<Node<'_>>) -> Result<AnomalyOptions, ConfigError> {
 
 fn stats(node: Option<Node<'_>>, d: StatsOptions) -> Result<StatsOptions, ConfigError> {
     let Some(n) = node else { return Ok(d) };
-    Ok(StatsOptions {
+    let s = StatsOptions {
         totals: n.bool("totals")?.unwrap_or(d.totals),
         threads: n.bool("threads")?.unwrap_or(d.threads),
         deltas: n.bool("deltas")?.unwrap_or(d.deltas),
         null_values: n.bool("null-values")?.or(n.bool("zero-valued-counters")?).unwrap_or(d.null_values),
-    })
+    };
+    (s.totals || s.threads).then_some(s).ok_or_else(|| n.error("totals and threads are both off: nothing is logged"))
 }
 
 #[cfg(test)]
@@ -526,6 +527,7 @@ mod tests {
         let text = "outputs:\n  - fast:\n      enabled: yes\n  - eve-log:\n      enabled: yes\n      types:\n        - \
                     alert:\n            payload: yes\n        - flow\n  - stats:\n      enabled: no\n";
         assert_eq!(specs(text).unwrap(), 2);
+        assert!(specs("outputs: [stats: {enabled: yes, totals: no}]").is_err());
         let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap();
         let s = outputs(&config, Path::new("logs")).unwrap();
         assert_eq!(s.outputs[1].name(), "eve-log");

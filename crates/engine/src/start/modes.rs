@@ -71,7 +71,7 @@ pub(super) const fn is_live(options: &RunOptions) -> bool {
 /// Rejects modes that do not fit the source of packets.
 pub(super) fn check_modes(config: &Config, options: &RunOptions, live: bool, ips: bool) -> Result<(), Failed> {
     if !live && options.runmode.as_deref().or(config.get("runmode")) == Some("workers") {
-        info!(
+        warning!(
             "runmodes",
             "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
         );

@@ -159,8 +159,10 @@ pub(crate) fn worker_of(
     }
     let (workers, opened) = (part.workers, part.opened);
     let Opened { outputs, app: shown, store_xff, scripts } = opened;
-    if settings::flag(config, "stats.enabled", true)? && !outputs.wants(EventType::Stats) && !quiet {
-        warning!("counters", "stats are enabled but no loggers are active");
+    match (settings::flag(config, "stats.enabled", true)?, outputs.wants(EventType::Stats)) {
+        (true, false) if !quiet => warning!("counters", "stats are enabled but no loggers are active"),
+        (false, true) if !quiet => warning!("counters", "stats are logged only with stats.enabled: yes"),
+        _ => {}
     }
     if quiet {
         files.store = None;
