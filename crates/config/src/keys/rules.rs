@@ -33,7 +33,7 @@ pub(super) const KEYS: &[Key] = &[
     list("firewall.policies.app.default-policy", "an action with its scope", "[drop:flow]", "Action on application protocols.").like("[\"accept:hook\"]"),
     list("firewall.policies.app.*.*", "an action with its scope", "", "Action in a state of a protocol (`http1.request-line`), or its `default-policy`.").shown_by("engine/src/settings/firewall.rs::the_most_specific_policy_counts"),
     // Datasets
-    size("datasets.defaults.memcap", "512mb", "Default memory limit of a dataset."),
+    size("datasets.defaults.memcap", "512mb", "Default memory limit of a dataset; 0 is no limit."),
     number("datasets.defaults.hashsize", "4096", (0, U32), "buckets", "Default hash size of a dataset."),
     number("datasets.limits.single-hashsize", "262144", (0, U32), "buckets", "Largest hash size of a dataset."),
     number("datasets.limits.total-hashsizes", "67108864", (0, U32), "buckets", "Largest sum of all hash sizes."),
@@ -84,7 +84,7 @@ pub(super) const KEYS: &[Key] = &[
     section("detect-engine", "The old name of `detect`, as a list.").ignored("write it as detect, with its settings below it"),
     // Tenants
     flag("multi-detect.enabled", "no", "Whether to use tenants: several rule sets, each for a part of the traffic."),
-    word("multi-detect.selector", &["direct", "vlan", "device"], "direct", "How packets are assigned to tenants."),
+    word("multi-detect.selector", &["direct", "vlan", "device"], "", "How packets are assigned to tenants. Required with `enabled: yes`."),
     number("multi-detect.loaders", "1", (1, 64), "threads", "Threads that load tenants' rules."),
     flag("multi-detect.default", "yes", "Whether packets of no tenant are inspected with the engine's own rules."),
     text("multi-detect.config-path", "a folder", "", "Folder of the tenants' files.").like("/tmp"),

@@ -283,7 +283,8 @@ impl<'p> DatasetsBuilder<'p> {
         {
             return Ok(old.clone());
         }
-        let memcap = options.memcap.unwrap_or(self.config.memcap);
+        // As in Suricata, 0 is no limit.
+        let memcap = Some(options.memcap.unwrap_or(self.config.memcap)).filter(|m| *m > 0).unwrap_or(u64::MAX);
         // A missing state file will be written at the end.
         let nothing = files.load == Path::new("") || (files.load == files.save && !files.load.exists());
         let (table, warnings) = if nothing {

@@ -199,6 +199,7 @@ fn a_set_is_what_it_was_first() {
 #[test]
 fn memcaps() {
     let f = Folder::new();
+    assert_eq!(f.one("dataset:set,s,type string,memcap 0").add(b"without a limit"), Added::New);
     let s = f.one("dataset:set,s,type string,memcap 400");
     let added: Vec<Added> = (0..8u8).map(|n| s.add(&[n + 1; 10])).collect();
     assert!(added[..4].iter().all(|a| *a == Added::New), "{added:?}");
