@@ -106,11 +106,21 @@ impl<W> InspectContext<W> {
             if self.captures.len() >= CAPTURES_MAX.0 || start + bytes.len() > CAPTURES_MAX.1 {
                 return;
             }
-            let Some(&(kind, _)) = buffer.captures.get(usize::from(index)) else { continue };
+            let Some((kind, text)) = buffer.captures.get(usize::from(index)) else { continue };
+            if text.is_empty() {
+                continue;
+            }
             let (name, role) =
                 buffer.targets.get(usize::from(index)).copied().unwrap_or((u32::MAX, CaptureRole::Named));
             self.capture_bytes.extend_from_slice(bytes);
-            self.captures.push(Capture { index, kind, name, role, start: start as u32, len: bytes.len() as u32 });
+            self.captures.push(Capture {
+                index,
+                kind: *kind,
+                name,
+                role,
+                start: start as u32,
+                len: bytes.len() as u32,
+            });
         }
     }
 }

@@ -267,7 +267,8 @@ pub struct Pcre {
     pub raw: bool,
     /// `O`: overrides the configured match limits.
     pub override_limits: bool,
-    /// Captures to variables, in group order: `flow:name`, `pkt:name`, `alert:name`.
+    /// Captures to variables, in group order: `flow:name`, `pkt:name`, `alert:name`. A group without a variable has an empty
+    /// name.
     pub captures: Vec<(CaptureKind, String)>,
 }
 

@@ -57,7 +57,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     };
     let buffer = modifiers(&mut p, letters)?;
     let shape = shape(pattern, text)?;
-    captures(&mut p, names, &shape, tail)?;
+    captures(&mut p.captures, names, &shape, tail)?;
     let group = match buffer {
         Some(info) => {
             super::need_protocol(b, info.protocols, "pcre");
@@ -174,7 +174,7 @@ struct Shape {
     /// Capturing groups.
     groups: usize,
     /// Named groups, in order.
-    named: Vec<String>,
+    named: Vec<(usize, String)>,
 }
 
 /// Counts capturing groups, and rejects expressions that no engine would compile.
@@ -246,7 +246,7 @@ fn shape(pattern: &str, whole: &str) -> Result<Shape, Fail> {
                         }
                     } else if let Some(name) = name_of_group(after) {
                         s.groups += 1;
-                        s.named.push(name);
+                        s.named.push((s.groups, name));
                     }
                 } else if !rest.starts_with(b"*") {
                     s.groups += 1;
@@ -284,15 +284,9 @@ fn name_of_group(after: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-fn captures(p: &mut Pcre, names: Option<&str>, shape: &Shape, tail: &str) -> Result<(), Fail> {
-    for n in &shape.named {
-        let kind = [("flow_", CaptureKind::Flow), ("pkt_", CaptureKind::Packet), ("alert_", CaptureKind::Alert)];
-        if let Some((n, k)) = kind.iter().find_map(|(x, k)| n.strip_prefix(x).map(|n| (n, *k))) {
-            p.captures.push((k, n.to_owned()));
-        }
-    }
-    let Some(names) = names else { return Ok(()) };
-    for n in names.split(',') {
+/// The variables of an expression: the listed names for its first groups, then the groups that are named after a variable.
+fn captures(out: &mut Vec<(CaptureKind, String)>, names: Option<&str>, shape: &Shape, tail: &str) -> Result<(), Fail> {
+    for n in names.into_iter().flat_map(|n| n.split(',')) {
         let (kind, name) = match n.trim().split_once(':') {
             Some(("flow", n)) => (CaptureKind::Flow, n),
             Some(("pkt", n)) => (CaptureKind::Packet, n),
@@ -310,10 +304,19 @@ fn captures(p: &mut Pcre, names: Option<&str>, shape: &Shape, tail: &str) -> Res
         if name.is_empty() {
             return fail(M, "a capture has no name");
         }
-        if p.captures.len() >= shape.groups {
+        if out.len() >= shape.groups {
             return fail(M, "more pkt/flow var capture names than capturing substrings");
         }
-        p.captures.push((kind, name.to_owned()));
+        out.push((kind, name.to_owned()));
+    }
+    for (group, n) in &shape.named {
+        let kind = [("flow_", CaptureKind::Flow), ("pkt_", CaptureKind::Packet), ("alert_", CaptureKind::Alert)];
+        if let Some((name, kind)) = kind.iter().find_map(|(x, k)| n.strip_prefix(x).map(|n| (n, *k)))
+            && *group > out.len()
+        {
+            out.resize_with(group - 1, || (CaptureKind::Alert, String::new()));
+            out.push((kind, name.to_owned()));
+        }
     }
     Ok(())
 }
@@ -336,6 +339,22 @@ pub(super) fn one_capture(pattern: &str) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_keep_their_numbers() {
+        for (body, want) in [
+            ("(?P<flow_x>a)(b)", &["x"][..]),
+            ("(a)(?P<flow_x>b)", &["", "x"]),
+            ("(a)(?<foo>b)(?P<flow_y>c)", &["", "", "y"]),
+            ("(a)(?P<flow_x>b)(c)/, flow:u", &["u", "x"]),
+            ("(?P<flow_x>a)(b)/, flow:u, flow:v", &["u", "v"]),
+        ] {
+            let (pattern, names) = body.split_once("/, ").map_or((body, None), |(p, n)| (p, Some(n)));
+            let mut out = Vec::new();
+            captures(&mut out, names, &shape(pattern, pattern).unwrap(), "").unwrap();
+            assert_eq!(out.iter().map(|c| c.1.as_str()).collect::<Vec<_>>(), want, "{body}");
+        }
+    }
 
     #[test]
     fn names_of_captures_may_have_the_delimiter() {
