@@ -263,6 +263,7 @@ fn taken_and_refused() {
         (tcp, "+ content:\"abc\"; fast_pattern:0,2; fast_pattern:0,2;"),
         (tcp, "- content:\"abc\"; fast_pattern; fast_pattern;"),
         (tcp, "- content:\"abc\"; fast_pattern; http.uri; content:\"d\"; fast_pattern;"),
+        (tcp, "+ http.uri; content:\"abc\"; fast_pattern; content:\"d\"; fast_pattern;"),
         (tcp, "+ http.uri; content:\"abc\"; fast_pattern; http.host; content:\"d\"; fast_pattern;"),
         (tcp, "+ http.uri; content:\"abc\"; fast_pattern; pkt_data; content:\"d\"; fast_pattern;"),
         (tcp, "- content:!\"abc\"; depth:9; fast_pattern:0,2;"),

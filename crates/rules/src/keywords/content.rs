@@ -446,10 +446,10 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
             chop = Some((o, l));
         }
     }
-    // As in Suricata, one in the payload excludes one in a buffer after it, but buffers may have one each.
+    // As in Suricata, one in the payload excludes any other after it. In a buffer, the last one counts.
     let other = b.groups.iter().enumerate().any(|(n, group)| {
         let own = n == spot.group;
-        (own || group.info.is_none())
+        group.info.is_none()
             && group.checks.checks.iter().enumerate().any(|(i, check)| {
                 !(own && i == spot.index) && matches!(check, BufferCheck::Content(c) if c.fast_pattern)
             })
@@ -457,6 +457,13 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
     // A transaction rule has one for each direction.
     if other && !transaction {
         return fail(M, "fast_pattern can be used on only one content in a rule");
+    }
+    if let Some(group) = b.groups.get_mut(spot.group).filter(|_| !transaction) {
+        for check in &mut group.checks.checks {
+            if let BufferCheck::Content(c) = check {
+                (c.fast_pattern, c.fast_pattern_only) = (false, false);
+            }
+        }
     }
     let c = last(b, M, NEEDS)?.1;
     c.fast_pattern = true;
