@@ -32,7 +32,7 @@ pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
         match m.op {
             1 => "request",
             2 => "reply",
-            _ => "unknown",
+            _ => "<unknown>",
         },
     );
     json.uint("id", u64::from(m.id));
@@ -45,7 +45,9 @@ pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
             json.ip("next_server_ip", m.next_server.into());
         }
     }
-    json.str("dhcp_type", m.kind());
+    if let Some(kind) = m.kind() {
+        json.str("dhcp_type", kind);
+    }
     let mut seen = [false; 256];
     for (code, content) in &m.options {
         // An object has each member once.

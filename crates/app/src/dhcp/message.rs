@@ -74,9 +74,7 @@ impl Message {
             malformed: head.get(236..) != Some(&[0x63, 0x82, 0x53, 0x63]),
             truncated: false,
         };
-        if !m.malformed {
-            m.truncated = m.read_options(data.get(HEADER..).unwrap_or(&[])).is_none();
-        }
+        m.truncated = m.read_options(data.get(HEADER..).unwrap_or(&[])).is_none();
         Some(m)
     }
 
@@ -89,6 +87,13 @@ impl Message {
                 _ => {
                     let (&len, tail) = tail.split_first()?;
                     let (content, behind) = tail.split_at_checked(usize::from(len))?;
+                    // As in Suricata, an option that is too short or too long for its value ends the list.
+                    let fits = match code {
+                        option::LEASE_TIME | option::RENEWAL_TIME | option::REBINDING_TIME => content.len() == 4,
+                        option::CLIENT_ID => content.len() >= 2,
+                        _ => true,
+                    };
+                    fits.then_some(())?;
                     self.options.push((code, content.to_vec()));
                     behind
                 }
@@ -107,18 +112,18 @@ impl Message {
         be32(self.option(code)?, 0)
     }
 
-    /// The name of the message type (RFC 2132 section 9.6).
-    pub fn kind(&self) -> &'static str {
-        match self.option(option::MESSAGE_TYPE).and_then(|c| c.first()) {
-            Some(1) => "discover",
-            Some(2) => "offer",
-            Some(3) => "request",
-            Some(4) => "decline",
-            Some(5) => "ack",
-            Some(6) => "nak",
-            Some(7) => "release",
-            Some(8) => "inform",
+    /// The name of the message type (RFC 2132 section 9.6), if the message has one.
+    pub fn kind(&self) -> Option<&'static str> {
+        Some(match self.option(option::MESSAGE_TYPE)?.first()? {
+            1 => "discover",
+            2 => "offer",
+            3 => "request",
+            4 => "decline",
+            5 => "ack",
+            6 => "nak",
+            7 => "release",
+            8 => "inform",
             _ => "unknown",
-        }
+        })
     }
 }

@@ -113,7 +113,7 @@ impl Content for Sent {
 
     /// Without `extended`, only messages that assign an address to a client have an event.
     fn records(&self, options: &AppLogOptions) -> usize {
-        usize::from(is_extended(options) || self.message.kind() == "ack")
+        usize::from(is_extended(options) || self.message.kind() == Some("ack"))
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, options: &AppLogOptions, _what: LogFor) {

@@ -76,6 +76,14 @@ fn what_is_wrong() {
     let mut other = reply(b"\xff");
     other[236] = 0;
     assert_eq!(of(&other), ["malformed_options"]);
+    assert_eq!(of(&reply(b"\x35\x01\x05\x33\x02\0\x01\xff")), ["truncated_options"]);
+    assert_eq!(of(&reply(b"\x35\x01\x05\x3d\x01\x01\xff")), ["truncated_options"]);
+    // The options are shown in spite of the cookie, and a message without a type has none.
+    let mut named = reply(b"\x0c\x04nas1\xff");
+    (named[0], named[236]) = (9, 0);
+    let log = sent(&named, true).logs().concat();
+    assert!(log.contains("\"type\":\"<unknown>\"") && log.contains("\"hostname\":\"nas1\""), "{log}");
+    assert!(!log.contains("dhcp_type"), "{log}");
     assert!(Message::read(&other[..HEADER - 1]).is_none());
     assert!(sent(&other[..HEADER - 1], true).txs().is_empty());
 }
