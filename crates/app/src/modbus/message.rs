@@ -199,6 +199,18 @@ pub(super) enum Body {
     Data(Box<[u8]>),
 }
 
+impl Body {
+    /// The length of a content without a list; more bytes are surplus.
+    const fn len(&self) -> Option<usize> {
+        match self {
+            Body::Exception(_) => Some(1),
+            Body::Read { .. } | Body::Write { .. } => Some(4),
+            Body::Mask { .. } => Some(6),
+            _ => None,
+        }
+    }
+}
+
 /// A message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Message {
@@ -249,7 +261,7 @@ impl Message {
         {
             flaws |= EXCEPTION;
         }
-        if body.is_none() {
+        if !body.as_ref().is_some_and(|b| b.len().is_none_or(|len| len == data.len())) {
             flaws |= LENGTH;
         }
         let body = body.unwrap_or_else(|| Body::Data(data.into()));

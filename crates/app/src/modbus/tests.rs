@@ -199,6 +199,9 @@ fn what_is_wrong_has_events() {
         (&[1, 0, 0, 0, 1], &[0x81, 12], &["invalid_exception_code"]),
         (&[0], &[], &["invalid_function_code"]),
         (&[3, 0, 0], &[], &["invalid_length"]),
+        (&[3, 0, 1, 0, 2, 9], &[], &["invalid_length"]),
+        (&[6, 0, 1, 0, 3], &[6, 0, 1, 0, 3, 9], &["invalid_length"]),
+        (&[1, 0, 0, 0, 1], &[0x81, 2, 0], &["invalid_length"]),
         (&[5, 0, 1, 0xff, 0], &[1, 1, 1], &["unsolicited_response"]),
     ] {
         assert_eq!(talk(request, response).events(), want, "{request:?}");
