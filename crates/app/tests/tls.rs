@@ -377,6 +377,7 @@ fn what_is_wrong() {
         (ToServer, hello(&[server_name(b"a"), server_name(b"b")].concat()), "multiple_sni_extensions"),
         (ToServer, hello(&extension(0, &[0, 4, 3, 0, 1, b'a'])), "invalid_sni_type"),
         (ToServer, hello(&extension(0, &[0, 4, 0, 0, 9, b'a'])), "invalid_sni_length"),
+        (ToServer, hello(&server_name(&[b'a'; 256])), "invalid_sni_length"),
         (ToClient, record(22, &message(11, &[0, 0, 7, 0, 0, 4, 1, 2, 3, 4])), "invalid_certificate"),
         (ToClient, record(22, &message(11, &[0, 0, 9, 0, 0, 4, 1, 2, 3, 4])), "certificate_invalid_length"),
         (ToClient, record(24, &[2, 0x40, 0, 1, 2, 3]), "overflow_heartbeat_message"),

@@ -302,7 +302,11 @@ fn server_name(r: &mut Reader<'_>, flaws: &mut Flaws) -> Option<Part> {
     // Go skips names of other types, though none is defined.
     while let Some(kind) = r.u8() {
         match r.long() {
-            Some(name) if kind == 0 && name.len > 0 => return Some(name),
+            Some(name) if kind == 0 && name.len > 0 => {
+                // No host has a longer name (RFC 1035 section 2.3.4).
+                flaws.sni_length = name.len > 255;
+                return Some(name);
+            }
             Some(_) if kind != 0 => flaws.sni_type = true,
             _ => {
                 flaws.sni_length |= kind == 0;
