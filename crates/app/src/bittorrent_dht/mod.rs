@@ -92,6 +92,8 @@ struct Parts<'a> {
     /// The encoded items of an error.
     error: Option<&'a [u8]>,
     /// Whether the message is valid and has all members that its type requires.
+    is_valid: bool,
+    /// Whether it is valid and has a transaction identifier.
     is_complete: bool,
 }
 
@@ -123,12 +125,12 @@ impl Parts<'_> {
             });
             entries.is_none() || read.is_some() && named
         };
-        p.is_complete = read.is_some()
-            && has_id
+        p.is_valid = read.is_some()
             && all
             && names_node(p.arguments)
             && names_node(p.response)
             && p.query.is_none_or(|q| std::str::from_utf8(q).is_ok());
+        p.is_complete = p.is_valid && has_id;
         p
     }
 }
@@ -143,8 +145,8 @@ impl Content for Message {
     }
 
     fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
-        // Like in Suricata, nothing of an invalid message is shown.
-        let p = Some(Parts::read(&self.raw)).filter(|p| p.is_complete).unwrap_or_default();
+        // Like in Suricata, nothing of an invalid message is shown, but all of one without an identifier.
+        let p = Some(Parts::read(&self.raw)).filter(|p| p.is_valid).unwrap_or_default();
         json.object("bittorrent_dht");
         json.hex("transaction_id", p.transaction_id);
         if let Some(version) = p.client_version {
@@ -298,7 +300,9 @@ mod tests {
         // Without a transaction identifier; not bencoded; a query without arguments.
         let t = talk(b"d1:ad2:id20:abcdefghij0123456789e1:q4:ping1:y1:qe", b"d1:ad2:id20:abc");
         assert_eq!(t.events(), ["malformed_packet"; 2]);
-        assert!(t.logs()[0].contains(r#"{"transaction_id":""}"#), "{}", t.logs()[0]);
+        let logs = t.logs();
+        assert!(logs[0].contains(r#""transaction_id":"","request_type":"ping","request":{"id":"#), "{}", logs[0]);
+        assert!(logs[1].contains(r#"{"transaction_id":""}"#), "{}", logs[1]);
         assert_eq!(
             talk(b"d1:ad2:id1:ae1:t2:aa1:y1:qe", b"d1:rd2:id1:ae1:t2:aa1:y1:xe").events(),
             ["malformed_packet"; 2]
