@@ -260,7 +260,9 @@ mod tests {
         // Seconds of the filter, the limit and the rate filter that apply.
         let after = |own: RuleThresholds, entries: &[GlobalThreshold]| {
             let mut t = one(own);
-            entries.iter().for_each(|e| drop(t.apply(0, e)));
+            for e in entries {
+                t.apply(0, e);
+            }
             let t = &t.rules[0];
             (t.filter.map(|t| t.seconds), t.limit.map(|t| t.seconds), t.rate.as_ref().map(|r| r.seconds))
         };
