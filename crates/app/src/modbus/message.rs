@@ -261,7 +261,7 @@ impl Message {
         {
             flaws |= EXCEPTION;
         }
-        if !body.as_ref().is_some_and(|b| b.len().is_none_or(|len| len == data.len())) {
+        if body.as_ref().is_none_or(|b| b.len().is_some_and(|len| len != data.len())) {
             flaws |= LENGTH;
         }
         let body = body.unwrap_or_else(|| Body::Data(data.into()));

@@ -503,7 +503,7 @@ pub(crate) fn begins_with(words: &[&str], data: &[u8]) -> Probed {
         Some(_) => w.as_bytes().eq_ignore_ascii_case(word),
         None => w.as_bytes().get(..word.len()).is_some_and(|w| w.eq_ignore_ascii_case(word)),
     };
-    match (words.iter().any(|w| fits(w)), length) {
+    match (words.iter().any(fits), length) {
         (true, Some(_)) => Probed::Yes { reverse: false },
         (true, None) => Probed::More,
         (false, _) => Probed::No,

@@ -573,8 +573,10 @@ fn clients_of_the_socket() {
     assert!(!path.exists());
     // A file that another engine put there by now is not deleted.
     let listening = socket::listen(&b.control, &path).expect("a socket");
-    std::fs::remove_file(&path).expect("the socket's file");
-    let other = std::os::unix::net::UnixListener::bind(&path).expect("another socket");
+    // Renamed over the first, because a file made after its removal may have the same inode number.
+    let elsewhere = path.with_extension("other");
+    let other = std::os::unix::net::UnixListener::bind(&elsewhere).expect("another socket");
+    std::fs::rename(&elsewhere, &path).expect("the socket's file");
     drop(listening);
     assert!(path.exists());
     drop(other);
