@@ -350,7 +350,11 @@ mod tests {
     #[test]
     fn needs() {
         let config = Config::from_str("%YAML 1.1\n---\na: b\n", "t").unwrap();
-        let of = |capture| Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config, false);
+        let needs = |config: &Config, capture| {
+            let options = RunOptions { capture, ..RunOptions::default() };
+            Needs::of(&options, config, crate::live::access(config, &options).bypasses)
+        };
+        let of = |capture| needs(&config, capture);
         let file = of(Some(Capture::File("a".into())));
         assert!(file.start.is_empty() && file.kept.is_empty());
         assert!(of(Some(Capture::UnixSocket(None))).start.is_empty());
@@ -364,7 +368,7 @@ mod tests {
         let config = Config::from_str(text, "t").unwrap();
         for (name, kept) in [("a", CapabilitySet::NET_RAW | CapabilitySet::BPF), ("b", CapabilitySet::NET_RAW)] {
             let capture = Some(Capture::AfPacket(vec![name.into()]));
-            assert_eq!(Needs::of(&RunOptions { capture, ..RunOptions::default() }, &config, false).kept, kept);
+            assert_eq!(needs(&config, capture).kept, kept);
         }
     }
 
