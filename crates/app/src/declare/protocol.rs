@@ -13,6 +13,9 @@ use crate::proto::AppProto;
 use crate::recognise::{Mode, Opening, Recognition};
 use crate::tx::Transaction;
 
+/// Creates the parser of an announced connection, whose content has this direction.
+pub type ExpectedParser = fn(Carries, Direction) -> Box<dyn Parser>;
+
 /// A protocol's declaration.
 #[derive(Debug)]
 pub struct Protocol {
@@ -50,7 +53,7 @@ pub struct Protocol {
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
     /// Creates the parser of an announced connection that carries this protocol in a direction ([`crate::expect`]); `None` if
     /// no protocol announces it.
-    pub expected: Option<fn(Carries, Direction) -> Box<dyn Parser>>,
+    pub expected: Option<ExpectedParser>,
     /// Keywords that are declared here only.
     pub keywords: &'static [Keyword],
     /// Buffers that rules can match.
