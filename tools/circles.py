@@ -1,7 +1,7 @@
 """Circles between the modules of a crate: modules that import each other, directly or through others.
 
 A module is a file or folder directly below a crate's `src`. Imports are read from the paths `crate::…` and `super::…`; the root and test
-modules are left out.
+modules are left out. A name that the root re-exports (`pub use registry::List`) counts as its module's.
 """
 import re
 
@@ -44,14 +44,26 @@ def imported(text, module):
                 yield base + tuple(path[1].split("::"))
 
 
+def reexported(root):
+    """The module of each name that the crate's root re-exports."""
+    found = {}
+    for use in re.finditer(r"\buse (\w+)(?:::\w+)*::(\{[^}]*\}|\w+(?: as \w+)?);", code(root)):
+        for name in re.findall(r"(\w+)\s*(?:,|\}|$)", use[2]):
+            found[name] = use[1]
+    return found
+
+
 def imports(src):
     """For each module below `src`, the modules that it imports."""
     files = modules(src)
+    names = reexported(files[()]) if () in files else {}
     edges = {}
     for module, path in files.items():
         if not module:
             continue
         for name in imported(code(path), module):
+            if name and name[:1] not in files:
+                name = (names.get(name[0]),)
             while name and name not in files:
                 name = name[:-1]
             if name and name[0] != module[0]:

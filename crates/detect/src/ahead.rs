@@ -3,14 +3,10 @@
 //! The patterns found in a payload depend only on its bytes and on the rule groups to search for. So any thread may
 //! search a payload before the packet is inspected; the result is the usual list of candidates. A [`SearchPlan`] names
 //! the groups. The worker that inspects a flow publishes the plan of the flow's last packet ([`SearchedAhead::found`]).
-//! An idle worker searches queued payloads with that plan ([`Searcher::search`]). The result is used if the packet's own
+//! An idle worker searches queued payloads with that plan ([`crate::Searcher::search`]). The result is used if the packet's own
 //! plan turns out to be the same.
 
-use std::sync::Arc;
-
-use crate::detect::Detect;
-use crate::group::{GroupIds, Source};
-use crate::mpm::{MpmError, Scratch};
+use crate::group::GroupIds;
 
 /// Searching a shorter payload is as fast as looking up a result.
 pub(crate) const AHEAD_MIN: usize = 192;
@@ -23,12 +19,8 @@ pub struct SearchPlan(u64);
 const NUMBER: u64 = (1 << 15) - 1;
 
 impl SearchPlan {
-    /// The plan for these groups, and for the groups' stream patterns if `stream`.
-    pub(crate) fn new(rules: &Detect, groups: GroupIds, stream: bool) -> SearchPlan {
-        SearchPlan::of(rules.serial(), groups, stream)
-    }
-
-    const fn of(serial: u64, groups: GroupIds, stream: bool) -> SearchPlan {
+    /// The plan for these groups of the rule set with this serial number, and for the groups' stream patterns if `stream`.
+    pub(crate) const fn of(serial: u64, groups: GroupIds, stream: bool) -> SearchPlan {
         let [a, b, c] = groups;
         SearchPlan((a as u64) << 48 | (b as u64) << 32 | (c as u64) << 16 | (serial & NUMBER) << 1 | stream as u64)
     }
@@ -43,55 +35,16 @@ impl SearchPlan {
         SearchPlan(word)
     }
 
-    const fn groups(self) -> GroupIds {
+    pub(crate) const fn groups(self) -> GroupIds {
         [(self.0 >> 48) as u16, (self.0 >> 32) as u16, (self.0 >> 16) as u16]
     }
 
-    const fn is_stream(self) -> bool {
+    pub(crate) const fn is_stream(self) -> bool {
         self.0 & 1 == 1
     }
 
-    const fn is_for(self, serial: u64) -> bool {
+    pub(crate) const fn is_for(self, serial: u64) -> bool {
         self.0 >> 1 & NUMBER == serial & NUMBER
-    }
-}
-
-/// Searches payloads on behalf of other workers.
-#[derive(Debug)]
-pub struct Searcher {
-    detect: Arc<Detect>,
-    scratch: Scratch,
-}
-
-impl Searcher {
-    /// A searcher for plans of these rules.
-    ///
-    /// # Errors
-    /// If the matcher's scratch space cannot be allocated.
-    pub fn new(detect: &Arc<Detect>) -> Result<Searcher, MpmError> {
-        Ok(Searcher { detect: Arc::clone(detect), scratch: detect.scratch()? })
-    }
-
-    /// Its rules.
-    pub const fn rules(&self) -> &Arc<Detect> {
-        &self.detect
-    }
-
-    /// Adds the candidate rules of a payload, each once. Returns `false` if the plan is for other rules.
-    pub fn search(&mut self, plan: SearchPlan, payload: &[u8], out: &mut Vec<u32>) -> bool {
-        if !plan.is_for(self.detect.serial()) {
-            return false;
-        }
-        for group in self.detect.groups.each(plan.groups()) {
-            group.scan(Source::Payload, payload, &mut self.scratch, out);
-            if plan.is_stream() {
-                group.scan(Source::Stream, payload, &mut self.scratch, out);
-            }
-        }
-        self.scratch.forget();
-        out.sort_unstable();
-        out.dedup();
-        true
     }
 }
 

@@ -1,5 +1,7 @@
 //! The compiled rules that all workers share.
 
+mod bring;
+
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,11 +16,11 @@ use margay_rules::ast::{
     Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
 };
 
-use crate::checks::{CheckEnv, Names, ProtoSet};
+use crate::checks::{CheckEnv, ProtoSet};
 use crate::config::DetectConfig;
 use crate::dataset::Datasets;
 use crate::facts::RuleFacts;
-use crate::firewall::{Firewall, FirewallPolicies, is_before_flow};
+use crate::firewall::{Firewall, FirewallPolicies};
 use crate::frame::{FrameBuilder, FrameGroups};
 use crate::geoip::Countries;
 use crate::group::{GroupCounts, GroupRule, Groups, OF_TRANSACTION, Source, Trigger};
@@ -27,13 +29,15 @@ use crate::hostvars::Tables;
 use crate::inspect::InspectLimits;
 use crate::iponly::{IpOnly, IpOnlyRule};
 use crate::iprep::IpReputation;
-use crate::kind::RuleKind;
+use crate::kind::{RuleKind, is_before_flow};
 use crate::lineage::{Lineage, NAMES_MAX};
 use crate::lua::{RuleScripts, ScriptEnvironment};
 use crate::mpm::{CacheUse, Matcher, MatcherCache, MpmError, Scratch};
+use crate::names::Names;
 use crate::order;
 use crate::pcre::PcreLimits;
-use crate::rule::{CompiledRule, Refused};
+use crate::refused::Refused;
+use crate::rule::CompiledRule;
 use crate::shareable::{SHARDS, Shards, Shared};
 use crate::threshold::{Counts, ThresholdState, Thresholds};
 use crate::tx::{TxBuilder, TxGroups, payload_pattern};
@@ -400,7 +404,7 @@ impl Detect {
         let (matchers, used) = cache.finish()?;
         report.cache = used;
         report.matchers(&matchers);
-        let lineage = Lineage::new(&facts, environment.previous, names_kept);
+        let lineage = Lineage::new(&facts, environment.previous.map(|d| (&d.lineage, &*d.rules)), names_kept);
         let before = environment.previous.map(|d| (&d.thresholds, lineage.of_previous()));
         let (thresholds, unused) = Thresholds::new(&facts, &thresholds, environment.thresholds, before);
         report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();

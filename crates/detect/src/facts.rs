@@ -1,10 +1,9 @@
 //! The facts about a rule that outlive its syntax tree.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use margay_rules::ast::{Action, Class, Place, Rule, Target};
-
-use crate::lineage::fingerprint;
+use margay_rules::ast::{Action, Check, Class, Place, Rule, Target};
 
 /// The parts of a rule that events and reports show. The syntax tree is dropped after compilation: in a large rule set
 /// the trees take more memory than everything else.
@@ -60,5 +59,64 @@ impl RuleFacts {
     /// The rule's syntax tree, if it was kept ([`crate::Environment::keep_trees`]).
     pub fn tree(&self) -> Option<&Rule> {
         self.tree.as_deref()
+    }
+}
+
+/// A hash that is equal for rules with the same checks and effects. `None` for a rule with a script, whose text may have
+/// changed.
+fn fingerprint(rule: &Rule) -> Option<u64> {
+    if rule.checks.iter().any(|c| matches!(c, Check::Lua(_))) {
+        return None;
+    }
+    let Rule { action, protocol, hook, src, sport, arrow, dst, dport, sid, gid, noalert, force_alert, .. } = rule;
+    let Rule { checks, buffers, effects, thresholds, prefilter, firewall, .. } = rule;
+    let mut h = DefaultHasher::new();
+    (action, protocol, hook, arrow, sid, gid, noalert, force_alert, prefilter, firewall).hash(&mut h);
+    (checks, buffers, effects, thresholds, src, sport, dst, dport).hash(&mut h);
+    Some(h.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Differences in checks and effects change the fingerprint; differences in the texts do not.
+    #[test]
+    fn fingerprints() {
+        let of = |rule: &str| {
+            let loaded = margay_rules::load_str(rule, "t", &margay_rules::Context::customary());
+            assert_eq!(loaded.accepted(), 1, "{rule}: {:?}", loaded.errors);
+            fingerprint(loaded.rules.first().or(loaded.set_aside.first()).unwrap())
+        };
+        let base =
+            "alert tcp $HOME_NET any -> any 80 (msg:\"a\"; content:\"x\"; offset:1; metadata:a b; rev:1; sid:1;)";
+        let with = |from: &str, to: &str| of(&base.replace(from, to));
+        assert_eq!(of(base), of(&format!("\n\n{base}")));
+        for (from, to) in
+            [("\"a\"", "\"b\""), ("rev:1", "rev:2"), ("a b", "c d"), ("sid:1;", "sid:1; classtype:unknown;")]
+        {
+            assert_eq!(of(base), with(from, to), "{to}");
+        }
+        let others = [
+            ("alert", "drop"),
+            ("tcp", "udp"),
+            ("$HOME_NET", "any"),
+            ("80", "81"),
+            ("->", "<>"),
+            ("\"x\"", "\"y\""),
+            ("\"x\"", "!\"x\""),
+            ("offset:1", "offset:2"),
+            ("offset:1", "nocase"),
+            ("sid:1;", "sid:1; noalert;"),
+            ("sid:1;", "sid:1; flowbits:set,a;"),
+            ("sid:1;", "sid:1; threshold:type limit, track by_src, count 1, seconds 5;"),
+            ("sid:1;", "sid:2;"),
+        ];
+        let mut seen = vec![of(base)];
+        for (from, to) in others {
+            let f = with(from, to);
+            assert!(f.is_some() && !seen.contains(&f), "{to}");
+            seen.push(f);
+        }
     }
 }

@@ -2,7 +2,12 @@
 //!
 //! The kinds follow the Suricata manual's "Rule Types and Categorization" and the output of `--engine-analysis`.
 
-use margay_rules::ast::{Arrow, BitOp, BufferCheck, Check, Effect, FlowCheck, LuaAt, Protocol, Rule, Value, XBitTrack};
+use margay_rules::ast::{
+    Action, Arrow, BitOp, BufferCheck, BufferChecks, Check, ConfigKind, ConfigScope, ConfigWhat, Effect, FlowCheck,
+    LuaAt, Protocol, Rule, Value, XBitTrack,
+};
+
+use crate::refused::Refused;
 
 /// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -231,6 +236,62 @@ pub(crate) fn kind(rule: &Rule) -> RuleKind {
         c => matches!(needs(c), Needs::Nothing),
     });
     if steady { RuleKind::AppLayer } else { RuleKind::Packet }
+}
+
+/// Whether an effect takes a packet out of flow tracking.
+pub(crate) fn untracks(effect: &Effect) -> bool {
+    matches!(effect, Effect::Config { what: ConfigWhat::Tracking, kind: ConfigKind::Flow, scope: ConfigScope::Packet })
+}
+
+/// Whether a rule that is not a firewall rule takes packets out of flow tracking. It runs only before the flow is known.
+pub(crate) fn is_before_flow(rule: &Rule) -> bool {
+    !rule.firewall
+        && rule.action == Action::Config
+        && rule.hook.as_deref() == Some("pre_flow")
+        && rule.effects.iter().any(untracks)
+}
+
+/// Rejects checks that need a flow before there is one.
+///
+/// # Errors
+/// Such a check.
+pub(crate) fn asks_of_flow(rule: &Rule) -> Result<(), Refused> {
+    let of_flow = |c: &Check| matches!(c, Check::Flow(_) | Check::FlowBit { .. } | Check::AppProto { .. });
+    if rule.checks.iter().any(of_flow) {
+        return Err(Refused::Error("before the flow is known (pre_flow) nothing can be asked of it".into()));
+    }
+    Ok(())
+}
+
+/// The kind of a firewall rule, which its hook decides.
+///
+/// # Errors
+/// If the rule needs something that its hook does not have.
+pub(crate) fn of_firewall(rule: &Rule) -> Result<RuleKind, Refused> {
+    let inferred = kind(rule);
+    if matches!(rule.protocol, Protocol::App(_)) {
+        return Ok(RuleKind::AppTransaction);
+    }
+    let hook = rule.hook.as_deref().unwrap_or_default();
+    if rule.buffers.iter().any(|b| b.app) || rule.checks.iter().any(is_of_transaction) {
+        return Err(Refused::Error(format!(
+            "a keyword of an application protocol needs a hook of that protocol, not {hook}"
+        )));
+    }
+    if hook == "pre_flow" {
+        asks_of_flow(rule)?;
+    }
+    if rule.effects.iter().any(untracks) && hook != "pre_flow" {
+        return Err(Refused::Error(
+            "tracking is disabled before the flow is known: the hook has to be pre_flow".into(),
+        ));
+    }
+    Ok(if inferred == RuleKind::AppTransaction { RuleKind::Packet } else { inferred })
+}
+
+/// Whether a buffer of a rule is a frame.
+pub(crate) fn is_frame(buffer: &BufferChecks) -> bool {
+    buffer.buffer.starts_with("frame:")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Compiled rules are numbered by their place. A worker stores state of flows, transactions and frames under these
 //! numbers. Each rule set has a serial number. It also maps the rules of its last [`ANCESTORS`] predecessors to their
 //! places now, if a rule is unchanged. The engine notes with each flow which rule set inspected it last ([`RulesMark`]).
-//! Before another set inspects the flow, [`Detect::bring_vars`], [`Detect::bring_tx`] and [`Detect::bring_frames`]
+//! Before another set inspects the flow, [`crate::Detect::bring_vars`], [`crate::Detect::bring_tx`] and [`crate::Detect::bring_frames`]
 //! convert its state. Idle flows cost nothing: there is no walk over the flow table.
 //!
 //! A rule is unchanged if its numbers (gid, sid), action, header (with the values of variables), checks, effects and
@@ -31,15 +31,8 @@
 //! rules matched them, so one of those may match again.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use margay_app::TxBase;
-use margay_app::frame::Frame;
-use margay_flow::FlowVars;
-use margay_rules::ast::{Check, Rule};
-
-use crate::detect::Detect;
 use crate::facts::RuleFacts;
 
 /// The number of earlier rule sets whose rules can be mapped.
@@ -64,22 +57,22 @@ struct Ancestor {
 /// A rule set's serial number, and its maps of earlier sets.
 #[derive(Debug)]
 pub(crate) struct Lineage {
-    serial: u64,
+    pub(crate) serial: u64,
     /// The rule set that started the current numbering of names.
-    names: u64,
+    pub(crate) names: u64,
     /// Latest first.
     ancestors: Vec<Ancestor>,
 }
 
 impl Lineage {
     /// The lineage of a set of `rules` that replaces `previous`; `names` if it keeps the numbers of names.
-    pub(crate) fn new(rules: &[RuleFacts], previous: Option<&Detect>, names: bool) -> Lineage {
+    pub(crate) fn new(rules: &[RuleFacts], previous: Option<(&Lineage, &[RuleFacts])>, names: bool) -> Lineage {
         LIVE.fetch_add(1, Ordering::Relaxed);
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed) + 1;
         let mut lineage = Lineage { serial, names: serial, ancestors: Vec::new() };
-        let Some(old) = previous else { return lineage };
+        let Some((old, old_rules)) = previous else { return lineage };
         if names {
-            lineage.names = old.lineage.names;
+            lineage.names = old.names;
         }
         let places: HashMap<(u32, u32), u32> = (0u32..).zip(rules).map(|(n, r)| ((r.gid, r.sid), n)).collect();
         let to = |r: &RuleFacts| {
@@ -87,13 +80,13 @@ impl Lineage {
             let same = |new: &RuleFacts| r.fingerprint.is_some() && new.fingerprint == r.fingerprint;
             rules.get(at as usize).is_some_and(same).then_some(at)
         };
-        let direct: Box<[u32]> = old.rules.iter().map(|r| to(r).unwrap_or(GONE)).collect();
-        let before = old.lineage.ancestors.iter().take(ANCESTORS - 1).map(|a| Ancestor {
+        let direct: Box<[u32]> = old_rules.iter().map(|r| to(r).unwrap_or(GONE)).collect();
+        let before = old.ancestors.iter().take(ANCESTORS - 1).map(|a| Ancestor {
             serial: a.serial,
             to: a.to.iter().map(|&n| direct.get(n as usize).copied().unwrap_or(GONE)).collect(),
         });
         let before: Vec<Ancestor> = before.collect();
-        lineage.ancestors.push(Ancestor { serial: old.lineage.serial, to: direct });
+        lineage.ancestors.push(Ancestor { serial: old.serial, to: direct });
         lineage.ancestors.extend(before);
         lineage
     }
@@ -103,7 +96,7 @@ impl Lineage {
         self.ancestors.first().map_or(&[], |a| &a.to)
     }
 
-    fn ancestor(&self, serial: u64) -> Option<&[u32]> {
+    pub(crate) fn ancestor(&self, serial: u64) -> Option<&[u32]> {
         self.ancestors.iter().find(|a| a.serial == serial).map(|a| &*a.to)
     }
 }
@@ -114,22 +107,8 @@ impl Drop for Lineage {
     }
 }
 
-/// A hash that is equal for rules with the same checks and effects. `None` for a rule with a script, whose text may have
-/// changed.
-pub(crate) fn fingerprint(rule: &Rule) -> Option<u64> {
-    if rule.checks.iter().any(|c| matches!(c, Check::Lua(_))) {
-        return None;
-    }
-    let Rule { action, protocol, hook, src, sport, arrow, dst, dport, sid, gid, noalert, force_alert, .. } = rule;
-    let Rule { checks, buffers, effects, thresholds, prefilter, firewall, .. } = rule;
-    let mut h = DefaultHasher::new();
-    (action, protocol, hook, arrow, sid, gid, noalert, force_alert, prefilter, firewall).hash(&mut h);
-    (checks, buffers, effects, thresholds, src, sport, dst, dport).hash(&mut h);
-    Some(h.finish())
-}
-
 /// State that is stored under a rule's number.
-trait Numbered {
+pub(crate) trait Numbered {
     fn number(&mut self) -> &mut u32;
     fn key(&self) -> u32;
 }
@@ -153,7 +132,7 @@ impl Numbered for u32 {
 }
 
 /// Converts the rule numbers of a sorted list; removes rules that no longer exist.
-fn renumber<T: Numbered>(list: &mut Vec<T>, to: &[u32]) {
+pub(crate) fn renumber<T: Numbered>(list: &mut Vec<T>, to: &[u32]) {
     list.retain_mut(|x| {
         let n = x.number();
         *n = to.get(*n as usize).copied().unwrap_or(GONE);
@@ -168,63 +147,7 @@ pub struct RulesMark {
     /// The set's serial number; 0 for none.
     pub serial: u64,
     /// The rule set that started the numbering of names.
-    names: u64,
-}
-
-impl Detect {
-    /// The set's serial number: never 0, and unique within the process.
-    pub fn serial(&self) -> u64 {
-        self.lineage.serial
-    }
-
-    /// The mark for state stored under this set's numbers.
-    pub fn mark(&self) -> RulesMark {
-        RulesMark { serial: self.lineage.serial, names: self.lineage.names }
-    }
-
-    /// Whether names have the same numbers here as in the marked set.
-    pub fn keeps_names(&self, of: RulesMark) -> bool {
-        of.names == self.lineage.names
-    }
-
-    /// The place of each rule of the marked set; empty if it is unknown.
-    pub(crate) fn places_of(&self, from: RulesMark) -> &[u32] {
-        self.lineage.ancestor(from.serial).unwrap_or(&[])
-    }
-
-    /// Converts a flow's variables from the marked set.
-    pub fn bring_vars(&self, from: RulesMark, vars: &mut FlowVars) {
-        if from.names != self.lineage.names && !vars.is_empty() {
-            vars.clear();
-        }
-    }
-
-    /// Converts a transaction's rule state from the marked set.
-    pub fn bring_tx(&self, from: RulesMark, tx: &mut TxBase) {
-        if from.names != self.lineage.names {
-            tx.bits.clear();
-        }
-        let to = self.lineage.ancestor(from.serial).unwrap_or(&[]);
-        for d in &mut tx.detect {
-            (d.searched, d.begun) = (0, 0);
-            renumber(&mut d.waiting, to);
-            renumber(&mut d.settled, to);
-            renumber(&mut d.files, to);
-        }
-        if let Some(firewall) = &mut tx.firewall {
-            for seen in &mut firewall.seen {
-                renumber(seen, to);
-            }
-        }
-    }
-
-    /// Converts the rule state of a direction's frames from the marked set.
-    pub fn bring_frames(&self, from: RulesMark, frames: &mut [Frame]) {
-        let to = self.lineage.ancestor(from.serial).unwrap_or(&[]);
-        for f in frames {
-            renumber(&mut f.matched, to);
-        }
-    }
+    pub(crate) names: u64,
 }
 
 /// The number of rule sets in memory: in use, or not freed yet.
@@ -242,46 +165,6 @@ mod tests {
     use crate::tx::tests::{Lab, METHOD, REQUEST_BODY, SERVER, URI};
 
     const ANY: &str = "any any -> any any";
-
-    /// Differences in checks and effects change the fingerprint; differences in the texts do not.
-    #[test]
-    fn fingerprints() {
-        let of = |rule: &str| {
-            let loaded = margay_rules::load_str(rule, "t", &margay_rules::Context::customary());
-            assert_eq!(loaded.accepted(), 1, "{rule}: {:?}", loaded.errors);
-            fingerprint(loaded.rules.first().or(loaded.set_aside.first()).unwrap())
-        };
-        let base =
-            "alert tcp $HOME_NET any -> any 80 (msg:\"a\"; content:\"x\"; offset:1; metadata:a b; rev:1; sid:1;)";
-        let with = |from: &str, to: &str| of(&base.replace(from, to));
-        assert_eq!(of(base), of(&format!("\n\n{base}")));
-        for (from, to) in
-            [("\"a\"", "\"b\""), ("rev:1", "rev:2"), ("a b", "c d"), ("sid:1;", "sid:1; classtype:unknown;")]
-        {
-            assert_eq!(of(base), with(from, to), "{to}");
-        }
-        let others = [
-            ("alert", "drop"),
-            ("tcp", "udp"),
-            ("$HOME_NET", "any"),
-            ("80", "81"),
-            ("->", "<>"),
-            ("\"x\"", "\"y\""),
-            ("\"x\"", "!\"x\""),
-            ("offset:1", "offset:2"),
-            ("offset:1", "nocase"),
-            ("sid:1;", "sid:1; noalert;"),
-            ("sid:1;", "sid:1; flowbits:set,a;"),
-            ("sid:1;", "sid:1; threshold:type limit, track by_src, count 1, seconds 5;"),
-            ("sid:1;", "sid:2;"),
-        ];
-        let mut seen = vec![of(base)];
-        for (from, to) in others {
-            let f = with(from, to);
-            assert!(f.is_some() && !seen.contains(&f), "{to}");
-            seen.push(f);
-        }
-    }
 
     /// A transaction that began under other rules: waiting rules go on, rules that matched stay quiet, and new rules see
     /// everything.

@@ -9,17 +9,17 @@ use crate::buffer::PacketBuffer;
 use crate::checks::{CheckEnv, CompiledCheck};
 use crate::effect::CompiledEffect;
 use crate::fast_pattern;
-use crate::firewall;
-use crate::frame::{self, FrameBuilder, FrameRule};
+use crate::frame::{FrameBuilder, FrameRule};
 use crate::group::{Needs, Quick, Source, Trigger};
 use crate::head::Head;
 use crate::header::{Header, SetsBuilder, transport};
-use crate::inspect::{CompileError, CompiledBuffer, InspectLimits};
+use crate::inspect::{CompiledBuffer, InspectLimits};
 use crate::kind::{self, RuleKind};
 use crate::lua::RuleLua;
 use crate::mpm::Regex;
 use crate::prefilter::Literal;
-use crate::transform::CompiledTransforms;
+use crate::refused::Refused;
+use crate::transform::{CompiledTransforms, Inspection};
 use crate::tx::{TxBuilder, TxRule};
 
 /// A compiled rule. Its number is its place in the final order.
@@ -134,31 +134,6 @@ impl ChangesBits {
     }
 }
 
-/// The checks on one buffer, and the transforms applied to the buffer first.
-#[derive(Debug)]
-pub(crate) struct Inspection {
-    pub(crate) transforms: CompiledTransforms,
-    pub(crate) checks: CompiledBuffer,
-}
-
-/// Why a rule is not loaded.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// The rule is invalid.
-    Error(String),
-    /// The rule needs a feature missing from this build.
-    Unsupported(String),
-}
-
-impl From<CompileError> for Refused {
-    fn from(e: CompileError) -> Self {
-        match e {
-            CompileError::Unsupported { .. } => Refused::Unsupported(e.to_string()),
-            _ => Refused::Error(e.to_string()),
-        }
-    }
-}
-
 /// Whether a rule reads numbers of the payload in the byte order of DCERPC, which only its flows have.
 fn takes_dce_order(rule: &Rule) -> bool {
     let payload = rule.buffers.iter().filter(|b| !b.app);
@@ -179,7 +154,7 @@ fn checks_of(rule: &Rule, of_tx: bool, env: &mut CheckEnv<'_>) -> Result<Vec<Com
             None | Some("all") => {}
             Some("flow_start") => checks.push(CompiledCheck::FLOW_START),
             Some("pre_flow" | "pre_stream") if rule.firewall => {}
-            Some("pre_flow") if firewall::is_before_flow(rule) => firewall::asks_of_flow(rule)?,
+            Some("pre_flow") if kind::is_before_flow(rule) => kind::asks_of_flow(rule)?,
             Some(h) => return Err(Refused::Unsupported(format!("this build does not have the hook {h}"))),
         },
     }
@@ -245,7 +220,7 @@ impl Acts {
                 // Firewall actions are in the firewall's own tables.
                 Effect::Action { .. } if rule.firewall => {}
                 // Handled before the flow is known.
-                e if (rule.firewall || firewall::is_before_flow(rule)) && firewall::untracks(e) => {}
+                e if (rule.firewall || kind::is_before_flow(rule)) && kind::untracks(e) => {}
                 Effect::Action { action, scope: s } if *action == rule.action => match s {
                     Some(ActionScope::Hook | ActionScope::Transaction) if !of_tx => {
                         return Err(Refused::Unsupported("an action for a hook or transaction".into()));
@@ -277,8 +252,8 @@ impl CompiledRule {
             return Err(Refused::Unsupported(format!("this build does not have {}", rule.missing.join(", "))));
         }
         let kind = match rule.firewall {
-            true => firewall::kind_of(rule)?,
-            false if firewall::is_before_flow(rule) => RuleKind::Packet,
+            true => kind::of_firewall(rule)?,
+            false if kind::is_before_flow(rule) => RuleKind::Packet,
             false => kind::kind(rule),
         };
         let header = Header::compile(rule, sets)
@@ -289,7 +264,7 @@ impl CompiledRule {
         let Acts { effects, tags, scope, also_alert } = Acts::of(rule, of_tx, env)?;
         let number = u32::try_from(number).map_err(|_| Refused::Error("too many rules".into()))?;
         let (mut tx, mut frame) = (None, None);
-        if rule.buffers.iter().any(frame::is_frame) {
+        if rule.buffers.iter().any(kind::is_frame) {
             if rule.firewall {
                 return Err(Refused::Error("firewall rules cannot inspect frames".into()));
             }

@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_packet::KeyedHash;
 
-use crate::detect::Detect;
-
 /// Number of shards: enough that two workers seldom need the same one.
 pub(crate) const SHARDS: usize = 64;
 
@@ -49,9 +47,6 @@ pub enum About {
 pub trait InOrder: Send + Sync + std::fmt::Debug {
     /// Returns when it is the calling worker's turn.
     fn wait(&self, about: About);
-
-    /// The worker uses these rules from now on.
-    fn rules(&self, _: &Arc<Detect>) {}
 }
 
 /// State of one worker, or shared by several.

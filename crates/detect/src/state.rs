@@ -2,6 +2,15 @@
 //! (`decide`).
 
 mod checks;
+mod decide;
+mod file;
+mod firewall;
+mod frame;
+mod scripts;
+mod step;
+mod transaction;
+mod values;
+mod vars;
 
 use std::sync::Arc;
 
@@ -14,26 +23,26 @@ use crate::buffer::{PacketBuffer, bytes};
 use crate::checks::header;
 use crate::counters::DetectCounters;
 use crate::dataset::SetHit;
-use crate::decide::tx_of_datagram;
 use crate::detect::Detect;
 use crate::effect::{EffectTarget, TxTarget};
-use crate::firewall::FirewallState;
 use crate::group::{Group, GroupIds, Has, Needs, Source};
 use crate::head::first_of;
 use crate::header::{PacketKey, SetCache, payload_of};
 use crate::hostvars::HostVars;
 use crate::input::{Alert, Input, Verdict, of_flow};
-use crate::inspect::InspectContext;
-use crate::lua::WorkerScripts;
+use crate::inspect::{InspectContext, Off};
 use crate::mpm::{MpmError, ScanError, Scratch};
 use crate::rule::{ChangesBits, CompiledRule};
 use crate::shareable::InOrder;
 use crate::tag::{Tagged, Tags};
 use crate::threshold::ThresholdState;
 use crate::transform::TransformScratch;
-use crate::tx::TxScratch;
-use crate::watch::{End, Look, Off, Searched, Watch};
+use crate::watch::{End, Look, Searched, Watch};
 use checks::bits_set;
+use decide::tx_of_datagram;
+use firewall::FirewallState;
+use scripts::WorkerScripts;
+use values::TxScratch;
 
 /// A rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -360,7 +369,7 @@ impl<W: Watch> State<W> {
     #[inline]
     fn searched_ahead(&mut self, detect: &Detect, input: &Input<'_>, groups: GroupIds, payload: &[u8]) -> bool {
         let Some(ahead) = input.ahead.filter(|_| payload.len() >= AHEAD_MIN) else { return false };
-        ahead.found(SearchPlan::new(detect, groups, !input.in_stream), payload, &mut self.candidates)
+        ahead.found(SearchPlan::of(detect.serial(), groups, !input.in_stream), payload, &mut self.candidates)
     }
 
     fn scan(&mut self, group: &Group, source: Source, data: &[u8]) {

@@ -10,10 +10,11 @@ use margay_rules::ast::*;
 use proptest::prelude::*;
 
 use crate::checks::AppProtos;
+use crate::inspect::Off;
 use crate::mpm::MpmAlgo;
 use crate::state::State;
+use crate::watch::Watch;
 use crate::watch::trace::Tracer;
-use crate::watch::{Off, Watch};
 use crate::{
     Alert, Detect, DetectConfig, DetectState, Environment, Input, RuleKind, StreamChunk, Verdict, VerdictAction,
 };

@@ -10,7 +10,8 @@ use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 
-use crate::inspect::{CompileError, decode_base64};
+use crate::base64;
+use crate::inspect::{CompileError, CompiledBuffer};
 use crate::lua::TransformScripts;
 use crate::pcre::{Pcre, PcreLimits, PcreResult, PcreScratch};
 
@@ -190,7 +191,7 @@ fn run(t: &Transform, from: &mut [u8], to: &mut Vec<u8>, limit: usize) {
         Transform::FromBase64 { bytes, offset, mode } => {
             let encoded = from.get(*offset as usize..).unwrap_or(&[]);
             let encoded = bytes.and_then(|n| encoded.get(..n as usize)).unwrap_or(encoded);
-            decode_base64(encoded, *mode, limit, to);
+            base64::decode(encoded, *mode, limit, to);
         }
         Transform::Gunzip { max_size } => inflate(flate2::read::MultiGzDecoder::new(&*from), *max_size, limit, to),
         Transform::ZlibDeflate { max_size } => inflate(flate2::read::ZlibDecoder::new(&*from), *max_size, limit, to),
@@ -230,6 +231,13 @@ fn url_decode(from: &[u8], to: &mut Vec<u8>) {
             _ => to.push(b),
         }
     }
+}
+
+/// The checks on one buffer, and the transforms applied to the buffer first.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    pub(crate) transforms: CompiledTransforms,
+    pub(crate) checks: CompiledBuffer,
 }
 
 #[cfg(test)]

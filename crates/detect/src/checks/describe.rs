@@ -9,8 +9,8 @@ use margay_rules::ast::{
 };
 
 use super::{CheckInput, CompiledCheck, IntOp, IntValue, Kind, Names, ProtoSet, header};
+use crate::describe::{compare, literal};
 use crate::hostvars::HostKey;
-use crate::watch::describe::{compare, literal};
 
 fn list(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut out = String::new();

@@ -8,7 +8,7 @@ use std::path::Path;
 use margay_rules::ast::{Base64Mode, SetKind};
 
 use super::table::{NO_VALUE, Table};
-use crate::inspect::decode_base64;
+use crate::base64;
 
 /// Most messages about one file.
 const MESSAGES_MAX: usize = 20;
@@ -56,7 +56,7 @@ pub(super) fn decode(kind: SetKind, text: &[u8], out: &mut Vec<u8>) -> Result<()
     out.clear();
     match kind {
         SetKind::String => {
-            decode_base64(text, Base64Mode::Strict, usize::MAX, out);
+            base64::decode(text, Base64Mode::Strict, usize::MAX, out);
             if out.is_empty() { Err("base64") } else { Ok(()) }
         }
         _ => plain(kind, text, out),

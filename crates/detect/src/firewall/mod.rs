@@ -17,24 +17,20 @@
 //! it left the state. [`margay_app::TxFirewall`] remembers the progress.
 
 mod policy;
-mod run;
 #[cfg(test)]
 mod tests;
 
 use margay_app::{AppProto, Protocol};
 use margay_flow::Direction;
-use margay_rules::ast::{
-    Action, ActionScope, Check, ConfigKind, ConfigScope, ConfigWhat, Effect, Protocol as RuleProtocol, Rule,
-};
+use margay_rules::ast::{Action, ActionScope, Effect, Rule};
 
 use crate::header::transport;
-use crate::kind::{self, RuleKind};
-use crate::rule::{CompiledRule, Refused};
+use crate::input::Verdict;
+use crate::kind::untracks;
+use crate::rule::CompiledRule;
 use crate::tx::{TxGroup, state_of};
 
 pub use policy::{FirewallPolicies, Policy, app_hook};
-pub(crate) use run::FirewallState;
-pub use run::HookOutcome;
 
 /// A table for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +49,25 @@ impl PacketHook {
     }
 }
 
+/// The decision of a table before the flow or the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookOutcome {
+    /// Continue with the next step.
+    Next,
+    /// The packet stays out of flow tracking.
+    Untracked,
+    /// The packet is dropped; its alerts are available.
+    Dropped(Verdict),
+}
+
 /// The effect of a matching firewall rule.
 #[derive(Debug, Clone, Copy)]
-struct FirewallRule {
-    verdict: Option<Policy>,
+pub(crate) struct FirewallRule {
+    pub(crate) verdict: Option<Policy>,
     /// `pass` as an additional action: threat detection skips this packet, or the whole flow.
-    pass: Option<ActionScope>,
+    pub(crate) pass: Option<ActionScope>,
     /// `config: tracking disable`: the packet stays out of flow tracking.
-    untracked: bool,
+    pub(crate) untracked: bool,
 }
 
 /// The rules of one packet table, by transport.
@@ -72,17 +79,17 @@ struct PacketTable {
 
 /// A rule in a transaction table.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    rule: u32,
+pub(crate) struct Entry {
+    pub(crate) rule: u32,
     /// Whether the rule belongs to a later state (`<`) and only accepts here.
-    implied: bool,
+    pub(crate) implied: bool,
 }
 
 /// The table of one state.
 #[derive(Debug)]
-struct StateTable {
-    rules: Vec<Entry>,
-    policy: Policy,
+pub(crate) struct StateTable {
+    pub(crate) rules: Vec<Entry>,
+    pub(crate) policy: Policy,
 }
 
 /// The compiled firewall.
@@ -93,7 +100,7 @@ pub(crate) struct Firewall {
     /// By protocol and direction, the tables of the states.
     apps: Box<[Box<[StateTable]>]>,
     /// An empty group, for protocols that no rule inspects.
-    no_group: TxGroup,
+    pub(crate) no_group: TxGroup,
 }
 
 impl Firewall {
@@ -162,18 +169,18 @@ impl Firewall {
         }
     }
 
-    fn table(&self, hook: PacketHook, transport: u8) -> (&[u32], Policy) {
+    pub(crate) fn table(&self, hook: PacketHook, transport: u8) -> (&[u32], Policy) {
         let table = &self.packet[hook.index()];
         let rules = table.rules.get((transport & transport::ALL).trailing_zeros() as usize);
         (rules.map_or(&[], |r| r), table.policy)
     }
 
     /// The tables of a protocol's states; empty if it has no parser.
-    fn states(&self, proto: AppProto, dir: Direction) -> &[StateTable] {
+    pub(crate) fn states(&self, proto: AppProto, dir: Direction) -> &[StateTable] {
         self.apps.get(place(proto, dir)).map_or(&[], |t| t)
     }
 
-    fn rule(&self, number: u32) -> Option<FirewallRule> {
+    pub(crate) fn rule(&self, number: u32) -> Option<FirewallRule> {
         self.rules.get(number as usize).copied()
     }
 }
@@ -188,31 +195,6 @@ fn packet_hook(name: &str) -> PacketHook {
         "pre_stream" => PacketHook::PreStream,
         _ => PacketHook::Filter,
     }
-}
-
-/// Whether an effect takes a packet out of flow tracking.
-pub(crate) fn untracks(effect: &Effect) -> bool {
-    matches!(effect, Effect::Config { what: ConfigWhat::Tracking, kind: ConfigKind::Flow, scope: ConfigScope::Packet })
-}
-
-/// Whether a rule that is not a firewall rule takes packets out of flow tracking. It runs only before the flow is known.
-pub(crate) fn is_before_flow(rule: &Rule) -> bool {
-    !rule.firewall
-        && rule.action == Action::Config
-        && rule.hook.as_deref() == Some("pre_flow")
-        && rule.effects.iter().any(untracks)
-}
-
-/// Rejects checks that need a flow before there is one.
-///
-/// # Errors
-/// Such a check.
-pub(crate) fn asks_of_flow(rule: &Rule) -> Result<(), Refused> {
-    let of_flow = |c: &Check| matches!(c, Check::Flow(_) | Check::FlowBit { .. } | Check::AppProto { .. });
-    if rule.checks.iter().any(of_flow) {
-        return Err(Refused::Error("before the flow is known (pre_flow) nothing can be asked of it".into()));
-    }
-    Ok(())
 }
 
 fn firewall_rule(rule: &Rule) -> FirewallRule {
@@ -234,30 +216,4 @@ fn firewall_rule(rule: &Rule) -> FirewallRule {
         pass,
         untracked: rule.effects.iter().any(untracks),
     }
-}
-
-/// The kind of a firewall rule, which its hook decides.
-///
-/// # Errors
-/// If the rule needs something that its hook does not have.
-pub(crate) fn kind_of(rule: &Rule) -> Result<RuleKind, Refused> {
-    let inferred = kind::kind(rule);
-    if matches!(rule.protocol, RuleProtocol::App(_)) {
-        return Ok(RuleKind::AppTransaction);
-    }
-    let hook = rule.hook.as_deref().unwrap_or_default();
-    if rule.buffers.iter().any(|b| b.app) || rule.checks.iter().any(kind::is_of_transaction) {
-        return Err(Refused::Error(format!(
-            "a keyword of an application protocol needs a hook of that protocol, not {hook}"
-        )));
-    }
-    if hook == "pre_flow" {
-        asks_of_flow(rule)?;
-    }
-    if rule.effects.iter().any(untracks) && hook != "pre_flow" {
-        return Err(Refused::Error(
-            "tracking is disabled before the flow is known: the hook has to be pre_flow".into(),
-        ));
-    }
-    Ok(if inferred == RuleKind::AppTransaction { RuleKind::Packet } else { inferred })
 }

@@ -5,9 +5,9 @@
 //! when at least a stream chunk of new data arrived. A rule that matched a frame matches it again with each later chunk
 //! in which it holds, as in Suricata.
 
-mod inspect;
+use std::fmt;
 
-use margay_app::frame::STREAM;
+use margay_app::frame::{Frame, STREAM};
 use margay_app::{AppProto, Protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{BufferCheck, BufferChecks, Compare, Rule};
@@ -16,12 +16,39 @@ use crate::checks::{CheckEnv, ProtoSet};
 use crate::fast_pattern;
 use crate::header::{Header, TO_CLIENT, TO_SERVER};
 use crate::inspect::{CompiledBuffer, InspectLimits};
+use crate::kind::is_frame;
 use crate::mpm::MatcherCache;
 use crate::prefilter::{Literal, Prefilter};
-use crate::rule::{Inspection, Refused};
-use crate::transform::CompiledTransforms;
+use crate::refused::Refused;
+use crate::transform::{CompiledTransforms, Inspection};
 
-pub use inspect::{FrameBytes, FrameInput};
+/// The bytes of a direction's frames.
+pub trait FrameBytes {
+    /// Calls `each` with every gap-free part between two offsets, and with the offset at which it begins.
+    fn stretches(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8]));
+}
+
+/// The frames of the packet's direction.
+pub struct FrameInput<'a> {
+    /// The protocol that marked them.
+    pub proto: AppProto,
+    /// The index of its parser in [`crate::Input::txs`].
+    pub parser: u8,
+    /// The frames.
+    pub frames: &'a mut [Frame],
+    /// Their bytes.
+    pub bytes: &'a dyn FrameBytes,
+    /// Offset up to which they may be inspected.
+    pub available: u64,
+    /// Whether no more data will come.
+    pub end: bool,
+}
+
+impl fmt::Debug for FrameInput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameInput").field("proto", &self.proto).field("frames", &self.frames).finish_non_exhaustive()
+    }
+}
 
 /// A rule's checks on a frame.
 #[derive(Debug)]
@@ -29,13 +56,13 @@ pub(crate) struct FrameRule {
     pub(crate) checks: Box<[Inspection]>,
     /// The checks without sizes, for data after the rule's first match; `None` if the rule can only match at the frame's
     /// start.
-    again: Option<Box<[Inspection]>>,
+    pub(crate) again: Option<Box<[Inspection]>>,
     /// Size conditions, which apply to the frame as far as it arrived.
-    sizes: Box<[Compare]>,
+    pub(crate) sizes: Box<[Compare]>,
     /// Whether the rule can only match in a part that begins where the frame does.
-    from_start: bool,
+    pub(crate) from_start: bool,
     /// Whether the rule can only match in a part that ends where the frame does.
-    to_end: bool,
+    pub(crate) to_end: bool,
     prefiltered: bool,
 }
 
@@ -48,13 +75,13 @@ impl FrameRule {
 
 /// Rules for frames of one type, in one direction.
 #[derive(Debug)]
-struct FrameGroup {
+pub(crate) struct FrameGroup {
     proto: AppProto,
     dir: Direction,
     /// As [`margay_app::frame::Frame::kind`].
     kind: u8,
-    prefilter: Option<Prefilter>,
-    always: Box<[u32]>,
+    pub(crate) prefilter: Option<Prefilter>,
+    pub(crate) always: Box<[u32]>,
 }
 
 /// All groups of frame rules.
@@ -67,7 +94,7 @@ impl FrameGroups {
         self.0.is_empty()
     }
 
-    fn get(&self, proto: AppProto, dir: Direction, kind: u8) -> Option<&FrameGroup> {
+    pub(crate) fn get(&self, proto: AppProto, dir: Direction, kind: u8) -> Option<&FrameGroup> {
         self.0.iter().find(|g| (g.proto, g.dir, g.kind) == (proto, dir, kind))
     }
 }
@@ -79,11 +106,6 @@ type Place = ((AppProto, Direction, u8), Vec<(u32, Option<Literal>)>);
 pub(crate) struct FrameBuilder {
     protocols: &'static [&'static Protocol],
     places: Vec<Place>,
-}
-
-/// Whether a buffer of a rule is a frame.
-pub(crate) fn is_frame(buffer: &BufferChecks) -> bool {
-    buffer.buffer.starts_with("frame:")
 }
 
 impl FrameBuilder {

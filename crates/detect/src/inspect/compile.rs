@@ -232,7 +232,7 @@ impl CompiledBuffer {
     pub fn resolve(
         &mut self,
         buffer: &str,
-        names: &mut crate::checks::Names,
+        names: &mut crate::names::Names,
         sets: &Datasets,
     ) -> Result<(), CompileError> {
         let is = |n: usize, name: &str| self.captures.get(n).is_some_and(|c| &*c.1 == name);
@@ -257,7 +257,7 @@ impl CompiledBuffer {
 }
 
 /// Sets the name under which events show entropy: the buffer's name in `metadata.entropy`.
-fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::checks::Names) {
+fn name_entropy(ops: &mut [Op], buffer: &str, names: &mut crate::names::Names) {
     for op in ops {
         match op {
             Op::Entropy { name, .. } => {

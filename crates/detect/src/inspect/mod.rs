@@ -13,9 +13,9 @@
 //! is compiled, and [`InspectContext`] has the scratch memory.
 
 pub mod asn1;
-mod base64;
 mod compile;
 pub(crate) mod number;
+mod observer;
 mod run;
 mod search;
 #[cfg(test)]
@@ -23,8 +23,9 @@ mod spared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use base64::decode as decode_base64;
 pub(crate) use compile::{bytes_needed, judges_bytes, order_counts, own_checks};
+pub use observer::Off;
+pub(crate) use observer::{CheckResult, Observer, OpSeen};
 
 use std::sync::Arc;
 
@@ -37,7 +38,6 @@ use crate::dataset::{SetCheck, SetHit};
 use crate::head::Head;
 use crate::pcre::{Pcre, PcreError, PcreLimits, PcreScratch};
 use crate::shareable::InOrder;
-use crate::watch::{Off, Watch};
 use search::Searcher;
 
 /// Limits of inspection.
@@ -379,7 +379,7 @@ impl CompiledBuffer {
     }
 
     /// As [`Self::matches`], with or without a watcher.
-    pub(crate) fn inspect<W: Watch>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
+    pub(crate) fn inspect<W: Observer>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
         // The cheap conditions exclude most buffers. A watcher must see which check fails, so all checks run then.
         if !W::CHECKS && !self.head.fits(data) {
             return false;

@@ -6,12 +6,11 @@ use margay_rules::ast::{
 
 use super::number::{self, mask};
 use super::{
-    BASE64_MAX, CAPTURES_MAX, Capture, CaptureRole, CompiledBuffer, ContentOp, HITS_MAX, InspectContext, MEASURED_MAX,
-    Op, PcreOp, REPLACES_MAX, Replacement,
+    BASE64_MAX, CAPTURES_MAX, Capture, CaptureRole, CheckResult, CompiledBuffer, ContentOp, HITS_MAX, InspectContext,
+    MEASURED_MAX, Observer, Op, OpSeen, PcreOp, REPLACES_MAX, Replacement,
 };
 use crate::dataset::SetOutcome;
 use crate::pcre::PcreResult;
-use crate::watch::{CheckResult, OpSeen, Watch};
 
 /// The result of the checks from some point on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +174,7 @@ impl ContentOp {
 impl CompiledBuffer {
     /// Runs `ops` over `data` from `cursor`.
     // It stays whole: the interpreter's loop, with one match over the operations.
-    pub(super) fn run<W: Watch>(
+    pub(super) fn run<W: Observer>(
         &self,
         ops: &[Op],
         data: &[u8],
@@ -271,7 +270,7 @@ impl CompiledBuffer {
                     };
                     let mut decoded = std::mem::take(&mut ctx.base64);
                     decoded.clear();
-                    super::decode_base64(encoded, Base64Mode::Rfc4648, BASE64_MAX, &mut decoded);
+                    crate::base64::decode(encoded, Base64Mode::Rfc4648, BASE64_MAX, &mut decoded);
                     let outcome = if decoded.is_empty() || inner.is_empty() {
                         Outcome::Fail
                     } else {
@@ -326,7 +325,7 @@ impl CompiledBuffer {
 
     /// Reports the result of a check to the watcher.
     #[inline]
-    fn tell<W: Watch>(
+    fn tell<W: Observer>(
         &self,
         op: &Op,
         data: &[u8],
@@ -343,7 +342,7 @@ impl CompiledBuffer {
 
     /// Tries the rest at every place of a literal, from the first one on.
     #[allow(clippy::too_many_arguments)]
-    fn try_places<W: Watch>(
+    fn try_places<W: Observer>(
         &self,
         op: &Op,
         c: &ContentOp,
@@ -390,7 +389,7 @@ impl CompiledBuffer {
 
     /// Tries the rest at every match of an expression, from the first one on.
     #[allow(clippy::too_many_arguments)]
-    fn try_matches<W: Watch>(
+    fn try_matches<W: Observer>(
         &self,
         op: &Op,
         p: &PcreOp,

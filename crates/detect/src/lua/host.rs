@@ -11,9 +11,10 @@ use margay_json::time::Clock;
 use margay_lua::{Host, HostError, Subject, Value};
 use margay_packet::{L4, Packet, Time};
 
-use crate::checks::{AppProtos, Names};
+use crate::checks::AppProtos;
 use crate::dataset::{Added, Datasets};
 use crate::header::payload_of;
+use crate::names::Names;
 
 /// The facts of a rule that scripts can read.
 #[derive(Debug, Clone, PartialEq, Eq)]

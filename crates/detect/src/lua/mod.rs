@@ -15,20 +15,18 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use margay_app::Protocol;
 use margay_flow::Direction;
 use margay_lua::{Host, HostError, Log, Mode, Needs, Script, Settings, Source, Subject, Value};
 use margay_rules::ast::{Action, BufferCheck, Check, LuaAt, LuaCheck, Protocol as RuleProtocol, Rule, Transform};
 
-use crate::checks::Names;
 use crate::config::LuaConfig;
 use crate::facts::RuleFacts;
-use crate::rule::Refused;
-use crate::tx::{Step, What};
+use crate::names::Names;
+use crate::refused::Refused;
 
 pub use host::{FileView, RuleInfo, ScriptView, ThreadInfo, Write};
+pub(crate) use worker::{Loaded, Teller};
 pub use worker::{LuaCounters, TransformScripts};
-pub(crate) use worker::{ScriptCall, WorkerScripts};
 
 /// Where scripts log messages, and what they may know of the engine.
 #[derive(Clone)]
@@ -54,15 +52,15 @@ impl fmt::Debug for ScriptEnvironment {
 
 /// The meaning of a name in `init`'s table: buffer, direction and protocol.
 #[derive(Debug)]
-struct Need {
-    name: &'static str,
-    protocol: &'static str,
+pub(crate) struct Need {
+    pub(crate) name: &'static str,
+    pub(crate) protocol: &'static str,
     /// Name of the buffer in rules; empty if the script queries the transaction itself.
-    buffer: &'static str,
-    dir: Option<Direction>,
+    pub(crate) buffer: &'static str,
+    pub(crate) dir: Option<Direction>,
     /// The question to the transaction that gives the value, instead of the buffer: the part of a body that rules have
     /// inspected may be gone from the buffer.
-    asks: &'static str,
+    pub(crate) asks: &'static str,
 }
 
 /// A body as far as it arrived.
@@ -103,7 +101,7 @@ const NEEDS: &[Need] = &[
     need("ja3s", "tls", "ja3s.hash", RESPONSE),
 ];
 
-fn find_need(name: &str) -> Option<&'static Need> {
+pub(crate) fn find_need(name: &str) -> Option<&'static Need> {
     NEEDS.iter().find(|n| n.name == name)
 }
 
@@ -315,7 +313,7 @@ impl Host for Variables<'_> {
 
 impl RuleScript {
     /// Creates a state with the script, ready for calls, and the script's needs.
-    fn start(&self, settings: &Settings) -> Result<(Script, Needs), margay_lua::LuaError> {
+    pub(crate) fn start(&self, settings: &Settings) -> Result<(Script, Needs), margay_lua::LuaError> {
         let mut host = Variables(&self.variables);
         let mut script = Script::load(&self.source, settings)?;
         let needs = script.init(&mut host, "match")?;
@@ -327,27 +325,27 @@ impl RuleScript {
 /// A rule's use of a script.
 #[derive(Debug)]
 pub(crate) struct Use {
-    script: u32,
-    negated: bool,
+    pub(crate) script: u32,
+    pub(crate) negated: bool,
     /// Names of transaction data that the script receives.
-    needs: Box<[&'static Need]>,
+    pub(crate) needs: Box<[&'static Need]>,
     /// The packet or stream data that the script receives.
-    at: LuaAt,
-    of_buffer: bool,
+    pub(crate) at: LuaAt,
+    pub(crate) of_buffer: bool,
     /// The index of the rule's header that the script inspects.
-    header: Option<u16>,
-    variables: Box<[String]>,
+    pub(crate) header: Option<u16>,
+    pub(crate) variables: Box<[String]>,
     /// The script as the rule writes it.
-    shown: String,
+    pub(crate) shown: String,
 }
 
 /// A rule's uses of scripts.
 #[derive(Debug)]
 pub(crate) struct RuleLua {
-    uses: Box<[Use]>,
-    info: RuleInfo,
+    pub(crate) uses: Box<[Use]>,
+    pub(crate) info: RuleInfo,
     /// Whether the scripts run with the steps of a transaction.
-    of_tx: bool,
+    pub(crate) of_tx: bool,
     /// Where the scripts run, if not on a transaction.
     pub(crate) at: LuaAt,
 }
@@ -365,7 +363,7 @@ impl RuleLua {
                 of_buffer,
                 header,
                 variables: c.variables.clone().into(),
-                shown: crate::watch::describe::script(c),
+                shown: crate::describe::script(c),
             }),
             None => Err(Refused::Unsupported("lua: the script was not loaded".into())),
         };
@@ -391,7 +389,7 @@ impl RuleLua {
         Ok(Some(RuleLua {
             uses: uses.into_boxed_slice(),
             info: RuleInfo::of_tree(rule),
-            of_tx: of_tx && !rule.buffers.iter().any(crate::frame::is_frame),
+            of_tx: of_tx && !rule.buffers.iter().any(crate::kind::is_frame),
             at: at.unwrap_or_default(),
         }))
     }
@@ -410,31 +408,6 @@ pub(crate) fn of_buffer(rule: &Rule, n: usize) -> Range<u16> {
     let here = rule.buffers.get(n).map_or(0, |b| scripts(&b.checks));
     let number = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
     number(before)..number(before + here)
-}
-
-/// The steps for a rule's scripts without a sticky buffer, for transactions of a protocol in a direction; `None` if they
-/// need data that does not exist there.
-pub(crate) fn plan(rule: &Rule, protocol: &'static Protocol, dir: Direction) -> Option<Vec<Step>> {
-    let mut steps = Vec::new();
-    let scripts = rule.checks.iter().filter_map(|c| if let Check::Lua(c) = c { Some(c) } else { None });
-    for (number, c) in (0u16..).zip(scripts) {
-        let mut progress = 0;
-        let mut whole = true;
-        for need in c.buffers.iter().filter_map(|b| find_need(b)) {
-            if !protocol.proto.is_meant_by(need.protocol) || need.dir.is_some_and(|d| d != dir) {
-                return None;
-            }
-            if need.buffer.is_empty() {
-                whole = false;
-                continue;
-            }
-            let def = protocol.buffers.iter().find(|b| b.name == need.buffer)?;
-            progress = progress.max(def.progress[dir.index()]?);
-        }
-        let changes = !whole || c.buffers.is_empty();
-        steps.push(Step::new(progress, What::Lua { number, buffer: None, changes }));
-    }
-    Some(steps)
 }
 
 const fn action_name(action: Action) -> &'static str {

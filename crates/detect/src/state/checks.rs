@@ -10,7 +10,8 @@ use crate::header::payload_of;
 use crate::input::{Input, StreamChunk};
 use crate::inspect::Before;
 use crate::kind::RuleKind;
-use crate::rule::{CompiledRule, Inspection};
+use crate::rule::CompiledRule;
+use crate::transform::Inspection;
 use crate::watch::{At, Watch};
 
 impl<W: Watch> State<W> {

@@ -20,7 +20,7 @@ use crate::inspect::{CompiledBuffer, InspectLimits};
 use crate::kind;
 use crate::mpm::MatcherCache;
 use crate::prefilter::Literal;
-use crate::rule::Refused;
+use crate::refused::Refused;
 
 const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 

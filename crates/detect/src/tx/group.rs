@@ -38,9 +38,9 @@ pub(crate) struct Slot {
     pub(crate) transforms: CompiledTransforms,
     pub(crate) prefilter: Option<Prefilter>,
     /// Rules that the prefilter finds, sorted, with checks that must also hold for the value.
-    pub(super) found: Box<[(u32, Judged)]>,
+    pub(crate) found: Box<[(u32, Judged)]>,
     /// Rules without a pattern, whose checks run for every value.
-    pub(super) every: Box<[(u32, Judged)]>,
+    pub(crate) every: Box<[(u32, Judged)]>,
 }
 
 impl Slot {

@@ -20,14 +20,14 @@
 mod compile;
 mod file;
 mod group;
-mod inspect;
 mod plan;
-mod step;
+mod script;
 #[cfg(test)]
 pub(crate) mod tests;
-mod values;
 
-use margay_app::{AppProto, BufferKind};
+use margay_app::file::FileEngine;
+use margay_app::window::WindowLimits;
+use margay_app::{AppProto, BufferKind, Transaction};
 use margay_flow::Direction;
 use margay_rules::ast::{Compare, InterfaceTest, NumberTest, Which};
 
@@ -37,8 +37,6 @@ use crate::inspect::CompiledBuffer;
 pub(crate) use compile::{TxBuilder, payload_pattern, state_of};
 pub(crate) use file::FileTest;
 pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroups};
-pub(crate) use inspect::{Eval, MATCHED, View};
-pub(crate) use values::TxScratch;
 
 /// The transaction part of a rule.
 #[derive(Debug)]
@@ -85,6 +83,21 @@ pub(crate) struct Plan {
     pub(crate) gates: Box<[Gate]>,
     /// Whether no step has a side effect, so that steps may be skipped once one fails.
     pub(crate) looks: bool,
+}
+
+/// One transaction in one direction.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) tx: &'a dyn Transaction,
+    pub(crate) group: &'a TxGroup,
+    pub(crate) dir: Direction,
+    pub(crate) progress: u8,
+    pub(crate) complete: bool,
+    /// One more than the progress at the previous inspection.
+    pub(crate) begun: u8,
+    /// The file engine; without it, file types are unknown.
+    pub(crate) engine: Option<&'a FileEngine>,
+    pub(crate) limits: WindowLimits,
 }
 
 /// Checks whose result depends only on a value's bytes.

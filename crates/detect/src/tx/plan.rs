@@ -10,7 +10,7 @@ use margay_rules::{FileBuffer, info};
 
 use super::compile::{state_of, tests_files};
 use super::group::{GroupBuilder, GroupsBuilder};
-use super::{FileTest, Gate, Judged, Plan, SlotSource, Step, TxTrigger, What};
+use super::{FileTest, Gate, Judged, Plan, SlotSource, Step, TxTrigger, What, script};
 use crate::any_of;
 use crate::checks::CheckEnv;
 use crate::dataset::Datasets;
@@ -20,7 +20,7 @@ use crate::inspect::{InspectLimits, bytes_needed, judges_bytes, order_counts};
 use crate::kind;
 use crate::lua;
 use crate::prefilter::{AnyOf, Literal};
-use crate::rule::Refused;
+use crate::refused::Refused;
 
 /// The limit of steps in a plan, whose results are bits of one number.
 const STEPS_MAX: usize = 60;
@@ -96,7 +96,7 @@ impl Inspected<'_> {
                 Checked::Never => return Ok(None),
             }
         }
-        match lua::plan(rule, self.protocol, self.dir) {
+        match script::plan(rule, self.protocol, self.dir) {
             Some(scripts) => draft.steps.extend(scripts),
             None if both => {}
             None => return Ok(None),

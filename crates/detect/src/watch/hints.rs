@@ -2,9 +2,9 @@
 
 use margay_rules::ast::{BufferCheck, Content, Value};
 
-use super::describe::{byte_op, compare, literal};
-use super::{CheckResult, OpSeen};
+use crate::describe::{byte_op, compare, literal};
 use crate::inspect::number;
+use crate::inspect::{CheckResult, OpSeen};
 
 /// An explanation for a check, and the bytes it is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

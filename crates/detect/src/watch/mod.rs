@@ -5,7 +5,6 @@
 //! are empty. With [`Off`], which normal runs use, the compiler removes them. So `rules explain` shows the real
 //! inspection and not a second implementation.
 
-pub(crate) mod describe;
 pub(crate) mod hints;
 pub(crate) mod profile;
 pub mod report;
@@ -17,14 +16,13 @@ mod words;
 
 use margay_app::AppProto;
 use margay_flow::Direction;
-use margay_rules::ast::VARIABLES_MAX;
 
 use crate::buffer::PacketBuffer;
 use crate::checks::CheckInput;
 use crate::group::Source;
 use crate::header::PacketKey;
 use crate::input::Input;
-use crate::inspect::{CompiledBuffer, Op};
+use crate::inspect::{Observer, Off};
 use crate::rule::CompiledRule;
 use crate::tx::{Plan, Slot, Step, View};
 use report::Line;
@@ -74,30 +72,6 @@ pub(crate) enum Searched<'a> {
     Frame(AppProto, u8),
 }
 
-/// The result of a byte check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CheckResult {
-    /// The check holds, with these bytes.
-    Held(usize, usize),
-    /// The check fails. For a negated check, these are the bytes that must not be there.
-    Failed(Option<(usize, usize)>),
-    /// The check did not run: the rule took too many steps in this buffer.
-    Limit,
-}
-
-/// A byte check as it ran.
-#[derive(Debug)]
-pub(crate) struct OpSeen<'a> {
-    pub(crate) data: &'a [u8],
-    /// The end of the previous match.
-    pub(crate) cursor: usize,
-    /// The range in which a literal was searched.
-    pub(crate) window: Option<(usize, usize)>,
-    pub(crate) came: CheckResult,
-    pub(crate) variables: &'a [u64; VARIABLES_MAX],
-    pub(crate) dce_little: bool,
-}
-
 /// The result of one step of a transaction rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepCame {
@@ -126,11 +100,7 @@ pub(crate) enum MatchOutcome {
 }
 
 /// Receives the events of detection.
-pub(crate) trait Watch: std::fmt::Debug {
-    /// Whether anything is watched.
-    const ON: bool;
-    /// Whether single checks are watched, not only rules.
-    const CHECKS: bool;
+pub(crate) trait Watch: Observer {
     /// Inspection of a packet begins; `first` if it is the first of its flow in its direction.
     fn packet(&mut self, _input: &Input<'_>, _key: &PacketKey, _first: bool) {}
     /// A packet is not inspected because its flow already has a verdict.
@@ -164,10 +134,6 @@ pub(crate) trait Watch: std::fmt::Debug {
     fn at(&mut self, _place: At) {}
     /// The data to inspect is missing.
     fn missing(&mut self, _place: At, _why: &'static str) {}
-    /// A byte check ran.
-    fn op(&mut self, _buffer: &CompiledBuffer, _op: &Op, _seen: &OpSeen<'_>) {}
-    /// All checks of a buffer ran.
-    fn buffer(&mut self, _buffer: &CompiledBuffer, _data: &[u8], _matched: bool) {}
     /// Called before and after the search that decides whether an earlier packet already had a match in stream data;
     /// afterwards with its result, before with `false`.
     fn found_before(&mut self, _before: bool) {}
@@ -177,11 +143,4 @@ pub(crate) trait Watch: std::fmt::Debug {
     fn fate(&mut self, _rule: u32, _fate: MatchOutcome) {}
 }
 
-/// Watches nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Off;
-
-impl Watch for Off {
-    const ON: bool = false;
-    const CHECKS: bool = false;
-}
+impl Watch for Off {}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{End, Look, Watch};
 use crate::header::PacketKey;
 use crate::input::Input;
-use crate::inspect::CompiledBuffer;
+use crate::inspect::{CompiledBuffer, Observer};
 
 /// The cost of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -133,10 +133,17 @@ impl Profile {
     }
 }
 
-impl Watch for Profile {
+impl Observer for Profile {
     const ON: bool = true;
     const CHECKS: bool = false;
 
+    fn buffer(&mut self, _: &CompiledBuffer, data: &[u8], _: bool) {
+        self.looked.0 += 1;
+        self.looked.1 += data.len() as u64;
+    }
+}
+
+impl Watch for Profile {
     fn packet(&mut self, _: &Input<'_>, _: &PacketKey, _: bool) {
         if let Some(times) = &mut self.times {
             times.first = times.first.or_else(|| Some(Instant::now()));
@@ -176,11 +183,6 @@ impl Watch for Profile {
             self.since = Some(Instant::now());
             self.looked = (0, 0);
         }
-    }
-
-    fn buffer(&mut self, _: &CompiledBuffer, data: &[u8], _: bool) {
-        self.looked.0 += 1;
-        self.looked.1 += data.len() as u64;
     }
 
     fn end(&mut self, rule: u32, end: End) {

@@ -7,8 +7,8 @@ use margay_rules::FileBuffer;
 use margay_rules::ast::{BufferCheck, BufferChecks, Check};
 
 use super::Look;
-use super::describe::{literal, transformed};
 use super::report::{FateCount, Line, LineCame, LookReport, PacketRef, Reason, ReasonKind};
+use crate::describe::{literal, transformed};
 use crate::detect::Detect;
 use crate::group::{Needs, Source, Trigger};
 use crate::header::Misfit;

@@ -11,20 +11,20 @@ use margay_flow::FlowAction;
 use margay_packet::PacketSource;
 use margay_rules::ast::BufferCheck;
 
-use super::describe::buffer_check;
 use super::hints;
 use super::report::{Excerpt, FateCount, Line, LineCame, LookReport, PacketRef, ReasonKind, RuleTrace};
 use super::rule::{Current, KEPT, REASONS_MAX, Seen, Way, Work, address, pattern_text, slot_name, source_name};
 use super::words::{
     MISSING, WHOLE_REGEX, frame_name, held_lines, misfit_text, regex_line, search_line, side, state_name, step_text,
 };
-use super::{At, CheckResult, End, Look, MatchOutcome, OpSeen, Searched, StepCame, Watch};
+use super::{At, End, Look, MatchOutcome, Searched, StepCame, Watch};
 use crate::checks::CheckInput;
+use crate::describe::buffer_check;
 use crate::detect::Detect;
 use crate::group::Source;
 use crate::header::PacketKey;
 use crate::input::Input;
-use crate::inspect::{CompiledBuffer, Op};
+use crate::inspect::{CheckResult, CompiledBuffer, Observer, Op, OpSeen};
 use crate::rule::CompiledRule;
 use crate::tx::{Plan, Step, TxTrigger, View, What};
 
@@ -219,10 +219,92 @@ fn close_transaction(t: &mut RuleTrace, packet: PacketRef) {
     t.reason(kind, text, LookReport { packet, subject, lines, depth, failing });
 }
 
-impl Watch for Tracer {
+impl Observer for Tracer {
     const ON: bool = true;
     const CHECKS: bool = true;
 
+    fn op(&mut self, buffer: &CompiledBuffer, op: &Op, seen: &OpSeen<'_>) {
+        let Some(active) = self.active.filter(|_| !self.muted) else { return };
+        let Some(t) = self.traces.get_mut(active) else { return };
+        let (Some(own), Some(place)) = (t.own.buffers.get(&address(buffer)), buffer.place_of(op)) else { return };
+        let Some(check) = own.check(place) else { return };
+        let Some((_, c)) = &mut t.work.look else { return };
+        // Checks of base64_data come after the start of base64_decode, which holds only if all of them do.
+        let order = match (place, seen.came) {
+            ((n, Some(inner)), _) => n as u32 * 1024 + 1 + inner as u32,
+            ((n, None), CheckResult::Held(..)) if matches!(check, BufferCheck::Base64 { .. }) => n as u32 * 1024 + 1023,
+            ((n, None), _) => n as u32 * 1024,
+        };
+        c.path.retain(|s| s.order < order);
+        match seen.came {
+            CheckResult::Held(from, to) => {
+                let variable = match check {
+                    BufferCheck::ByteExtract(b) => Some(b.variable),
+                    BufferCheck::ByteMath(b) => Some(b.result),
+                    _ => None,
+                };
+                let value = variable.and_then(|v| seen.variables.get(usize::from(v)).copied());
+                c.path.push(Seen { order, place, from, to, value });
+            }
+            CheckResult::Failed(_) | CheckResult::Limit => {
+                let hint = hints::of(check, seen);
+                let rank = |order: u32, tenths: u32| order * 16 + tenths;
+                if c.failed.as_ref().is_none_or(|f| rank(order, hint.tenths) > rank(f.0, f.2)) {
+                    let within = if place.1.is_some() { "base64_data" } else { "" };
+                    let mut line = Line::new(buffer_check(check), LineCame::Failed, within, hint.text);
+                    if !seen.data.is_empty() {
+                        line.excerpt = Some(Excerpt::of(seen.data, hint.mark));
+                    }
+                    c.failed = Some((order, line, hint.tenths));
+                    c.place.1 = held_lines(own, &c.path);
+                }
+            }
+        }
+    }
+
+    fn buffer(&mut self, buffer: &CompiledBuffer, data: &[u8], matched: bool) {
+        let Some(active) = self.active.filter(|_| !self.muted) else { return };
+        let Some(t) = self.traces.get_mut(active) else { return };
+        let Some(own) = t.own.buffers.get(&address(buffer)) else { return };
+        let Some((_, c)) = &mut t.work.look else { return };
+        let path = std::mem::take(&mut c.path);
+        let failed = c.failed.take();
+        let before = std::mem::take(&mut c.place.1);
+        let place = match c.place.0.as_str() {
+            "" => own.name.clone(),
+            p if p.starts_with("file ") => format!("{} of {p}", own.name),
+            p => p.to_owned(),
+        };
+        let (mut lines, partial) = match failed.filter(|_| !matched) {
+            Some((_, line, partial)) => {
+                let mut lines = before;
+                lines.push(line);
+                (lines, partial)
+            }
+            None => {
+                let mut lines = held_lines(own, &path);
+                let last = path.iter().rev().find(|s| s.place.1.is_none() && s.to > s.from);
+                if let (Some(s), Some(l)) = (last.or(path.last()), lines.last_mut()) {
+                    l.excerpt = (!data.is_empty()).then(|| Excerpt::of(data, (s.from, s.to)));
+                }
+                (lines, 0)
+            }
+        };
+        for l in &mut lines {
+            l.place = if l.place.is_empty() { place.clone() } else { format!("{} of {place}", l.place) };
+        }
+        match c.collects {
+            true => {
+                if c.values.len() < 64 {
+                    c.values.push((lines, partial));
+                }
+            }
+            false => c.commit(lines, partial),
+        }
+    }
+}
+
+impl Watch for Tracer {
     fn packet(&mut self, input: &Input<'_>, key: &PacketKey, first: bool) {
         let packet = Self::packet_ref(input);
         self.packet = Some(packet);
@@ -437,86 +519,6 @@ impl Watch for Tracer {
             _ => "the packet's payload",
         };
         c.commit(vec![Line::new("checks of bytes", LineCame::Failed, name, why)], 0);
-    }
-
-    fn op(&mut self, buffer: &CompiledBuffer, op: &Op, seen: &OpSeen<'_>) {
-        let Some(active) = self.active.filter(|_| !self.muted) else { return };
-        let Some(t) = self.traces.get_mut(active) else { return };
-        let (Some(own), Some(place)) = (t.own.buffers.get(&address(buffer)), buffer.place_of(op)) else { return };
-        let Some(check) = own.check(place) else { return };
-        let Some((_, c)) = &mut t.work.look else { return };
-        // Checks of base64_data come after the start of base64_decode, which holds only if all of them do.
-        let order = match (place, seen.came) {
-            ((n, Some(inner)), _) => n as u32 * 1024 + 1 + inner as u32,
-            ((n, None), CheckResult::Held(..)) if matches!(check, BufferCheck::Base64 { .. }) => n as u32 * 1024 + 1023,
-            ((n, None), _) => n as u32 * 1024,
-        };
-        c.path.retain(|s| s.order < order);
-        match seen.came {
-            CheckResult::Held(from, to) => {
-                let variable = match check {
-                    BufferCheck::ByteExtract(b) => Some(b.variable),
-                    BufferCheck::ByteMath(b) => Some(b.result),
-                    _ => None,
-                };
-                let value = variable.and_then(|v| seen.variables.get(usize::from(v)).copied());
-                c.path.push(Seen { order, place, from, to, value });
-            }
-            CheckResult::Failed(_) | CheckResult::Limit => {
-                let hint = hints::of(check, seen);
-                let rank = |order: u32, tenths: u32| order * 16 + tenths;
-                if c.failed.as_ref().is_none_or(|f| rank(order, hint.tenths) > rank(f.0, f.2)) {
-                    let within = if place.1.is_some() { "base64_data" } else { "" };
-                    let mut line = Line::new(buffer_check(check), LineCame::Failed, within, hint.text);
-                    if !seen.data.is_empty() {
-                        line.excerpt = Some(Excerpt::of(seen.data, hint.mark));
-                    }
-                    c.failed = Some((order, line, hint.tenths));
-                    c.place.1 = held_lines(own, &c.path);
-                }
-            }
-        }
-    }
-
-    fn buffer(&mut self, buffer: &CompiledBuffer, data: &[u8], matched: bool) {
-        let Some(active) = self.active.filter(|_| !self.muted) else { return };
-        let Some(t) = self.traces.get_mut(active) else { return };
-        let Some(own) = t.own.buffers.get(&address(buffer)) else { return };
-        let Some((_, c)) = &mut t.work.look else { return };
-        let path = std::mem::take(&mut c.path);
-        let failed = c.failed.take();
-        let before = std::mem::take(&mut c.place.1);
-        let place = match c.place.0.as_str() {
-            "" => own.name.clone(),
-            p if p.starts_with("file ") => format!("{} of {p}", own.name),
-            p => p.to_owned(),
-        };
-        let (mut lines, partial) = match failed.filter(|_| !matched) {
-            Some((_, line, partial)) => {
-                let mut lines = before;
-                lines.push(line);
-                (lines, partial)
-            }
-            None => {
-                let mut lines = held_lines(own, &path);
-                let last = path.iter().rev().find(|s| s.place.1.is_none() && s.to > s.from);
-                if let (Some(s), Some(l)) = (last.or(path.last()), lines.last_mut()) {
-                    l.excerpt = (!data.is_empty()).then(|| Excerpt::of(data, (s.from, s.to)));
-                }
-                (lines, 0)
-            }
-        };
-        for l in &mut lines {
-            l.place = if l.place.is_empty() { place.clone() } else { format!("{} of {place}", l.place) };
-        }
-        match c.collects {
-            true => {
-                if c.values.len() < 64 {
-                    c.values.push((lines, partial));
-                }
-            }
-            false => c.commit(lines, partial),
-        }
     }
 
     fn found_before(&mut self, before: bool) {

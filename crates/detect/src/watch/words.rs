@@ -4,10 +4,10 @@ use margay_app::{AppProto, protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{BufferCheck, Rule};
 
-use super::describe::{self, buffer_check, literal};
 use super::hints::{longest_beginning, tenths};
 use super::report::{Excerpt, Line, LineCame};
 use super::rule::{Buffer, Own, Seen, address, pattern_text, slot_name};
+use crate::describe::{self, buffer_check, literal};
 use crate::detect::Detect;
 use crate::header::Misfit;
 use crate::prefilter::{Literal, longest_row};

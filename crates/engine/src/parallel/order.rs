@@ -24,6 +24,7 @@ use super::ahead::Helper;
 use super::feeder::Shared;
 use super::turns::Outcome;
 use super::whereabouts::words;
+use crate::worker::engines::PacketOrder;
 
 /// Polls of the other workers between two attempts to find other work.
 pub(super) const LOOKS: u32 = 64;
@@ -66,7 +67,9 @@ impl InOrder for Order {
             }
         }
     }
+}
 
+impl PacketOrder for Order {
     fn rules(&self, detect: &Arc<Detect>) {
         self.helper.lock().unwrap_or_else(PoisonError::into_inner).rules(detect);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use margay_app::file::FileConfig;
 use margay_config::RunOptions;
-use margay_detect::{Detect, InOrder, RuleCosts, SearchedAhead};
+use margay_detect::{Detect, RuleCosts, SearchedAhead};
 use margay_output::{Outputs, error, info, warning};
 
 use super::ahead::Helped;
@@ -24,6 +24,7 @@ use crate::live::cpus::Cpus;
 use crate::post::Post;
 use crate::stats::Reporter;
 use crate::watching::Watching;
+use crate::worker::engines::PacketOrder;
 use crate::worker::{Opened, Part, Worker, share_outputs, worker_of};
 
 /// Everything that a worker's thread receives.
@@ -139,7 +140,7 @@ impl WorkerSetup {
         }
         let order = (self.workers > 1).then(|| Arc::new(Order::new(self.number, &self.shared)));
         if let Some(order) = &order {
-            worker.pipeline.stages.set_order(Arc::clone(order) as Arc<dyn InOrder>);
+            worker.pipeline.stages.set_order(Arc::clone(order) as Arc<dyn PacketOrder>);
         }
         let reporter = Reporter::new(config, false)?;
         let mover = self.shared.exchange.as_ref().map(|e| Mover::new(self.number, e));

@@ -21,6 +21,12 @@ use crate::rules::RuleTexts;
 use crate::settings::Selector;
 use crate::watching::{self, Watching};
 
+/// Packet order among workers. It also learns the rules that the worker uses.
+pub(crate) trait PacketOrder: InOrder {
+    /// The worker uses these rules from now on.
+    fn rules(&self, detect: &Arc<Detect>);
+}
+
 /// Rules, with a worker's state for matching them.
 pub(crate) type Engine = (Arc<Detect>, DetectState);
 
@@ -217,7 +223,7 @@ impl Stages {
     }
 
     /// From now on, counters that several workers share are updated in packet order.
-    pub(crate) fn set_order(&mut self, order: Arc<dyn InOrder>) {
+    pub(crate) fn set_order(&mut self, order: Arc<dyn PacketOrder>) {
         self.order = Some(order);
         self.keep_order();
     }
@@ -227,9 +233,10 @@ impl Stages {
         if let Some((detect, _)) = &self.detect {
             order.rules(detect);
         }
+        let in_order: Arc<dyn InOrder> = Arc::clone(order) as _;
         let parked = self.engines.parked.iter_mut().filter_map(|p| p.engine.as_mut());
         for (_, state) in self.detect.as_mut().into_iter().chain(parked) {
-            state.in_order(order);
+            state.in_order(&in_order);
         }
     }
 

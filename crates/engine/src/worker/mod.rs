@@ -37,7 +37,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use margay_capture::live::Decisions;
-use margay_detect::{InOrder, SearchedAhead};
+use margay_detect::SearchedAhead;
 use margay_flow::{
     Direction, FlowAction, FlowHasher, FlowKey, FlowRef, FlowState, FlowTable, JUMP_BACK, Lookup, TCP_STATES,
 };
@@ -49,7 +49,7 @@ use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 use crate::rules::RuleTexts;
 pub(crate) use app::AppStage;
 pub(crate) use captured::{Announce, Captured, End, SourceCounters};
-use engines::{Engine, Engines};
+use engines::{Engine, Engines, PacketOrder};
 use firewall::BeforeFlow;
 pub(crate) use flow_ext::FlowExt;
 use flow_ext::MacList;
@@ -141,7 +141,7 @@ pub(crate) struct Stages {
     /// Connections that a reset closed, which may go on.
     pub(crate) resets: resets::Resets,
     /// Orders the workers' access to shared state.
-    order: Option<Arc<dyn InOrder>>,
+    order: Option<Arc<dyn PacketOrder>>,
     /// Final states of the TCP sessions that ended since the last count.
     ended_tcp: Vec<&'static str>,
 }

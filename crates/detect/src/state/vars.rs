@@ -8,8 +8,8 @@
 use margay_flow::{CapturedVars, FlowCore};
 use margay_rules::ast::CaptureKind;
 
+use super::State;
 use crate::inspect::{Capture, CaptureRole, InspectContext};
-use crate::state::State;
 use crate::watch::Watch;
 
 impl<W: Watch> State<W> {

@@ -1,7 +1,5 @@
 //! Inspects a transaction: collects candidate rules and evaluates them.
 
-use margay_app::file::FileEngine;
-use margay_app::window::WindowLimits;
 use margay_app::{AppProto, BufferKind, Transaction, TxDetect};
 use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope};
@@ -9,7 +7,7 @@ use margay_rules::ast::{Action, ActionScope};
 use super::file::FileOutcome;
 use super::step::Outcome;
 use super::values::{TxScratch, each, slot_of, value, whole};
-use super::{Always, Gate, Judged, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, What};
+use super::{Match, State};
 use crate::byte_set::ByteSet;
 use crate::detect::Detect;
 use crate::header::PacketKey;
@@ -18,28 +16,13 @@ use crate::inspect::InspectContext;
 use crate::mpm::Scratch;
 use crate::prefilter::Memo;
 use crate::rule::CompiledRule;
-use crate::state::{Match, State};
+use crate::tx::{Always, Gate, Judged, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, View, What};
 use crate::watch::{End, Look, Searched, StepCame, Watch};
 
 /// Bit of [`TxDetect::searched`]: the rules that need a file became candidates. Lower bits are buffer numbers.
 const FILES_BEGUN: u64 = 1 << 63;
 /// Bit of a rule's state: it matched before, at the state of its hook.
 pub(crate) const MATCHED: u64 = 1 << 63;
-
-/// One transaction in one direction.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) tx: &'a dyn Transaction,
-    pub(crate) group: &'a TxGroup,
-    pub(crate) dir: Direction,
-    pub(crate) progress: u8,
-    pub(crate) complete: bool,
-    /// One more than the progress at the previous inspection.
-    pub(crate) begun: u8,
-    /// The file engine; without it, file types are unknown.
-    pub(crate) engine: Option<&'a FileEngine>,
-    pub(crate) limits: WindowLimits,
-}
 
 /// The result of evaluating a rule's steps.
 pub(crate) enum Eval {

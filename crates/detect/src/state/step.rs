@@ -3,13 +3,12 @@
 use margay_app::{ABSENT, AppProto, BufferKind};
 use margay_rules::ast::{NumberTest, Which};
 
-use super::inspect::View;
+use super::State;
+use super::scripts::ScriptCall;
 use super::values::{TxScratch, each, slot_of, whole};
-use super::{SlotSource, Step, TxRule, What};
 use crate::input::Input;
-use crate::lua::ScriptCall;
 use crate::rule::CompiledRule;
-use crate::state::State;
+use crate::tx::{SlotSource, Step, TxRule, View, What};
 use crate::watch::{At, Watch};
 
 /// The result of evaluating one step.

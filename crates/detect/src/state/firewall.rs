@@ -4,13 +4,14 @@ use margay_app::Transaction;
 use margay_flow::{Direction, FlowAction};
 use margay_rules::ast::{Action, ActionScope};
 
-use super::{Entry, Firewall, PacketHook, Policy};
+use super::transaction::{Eval, MATCHED};
+use super::{Match, State, made_up};
 use crate::detect::Detect;
+use crate::firewall::{Entry, Firewall, HookOutcome, PacketHook, Policy};
 use crate::header::PacketKey;
 use crate::input::{Alert, DropReason, Input, Verdict, VerdictAction, of_flow};
-use crate::state::{Match, State, made_up};
 use crate::threshold::{Outcome, Subject};
-use crate::tx::{Eval, MATCHED, View};
+use crate::tx::View;
 use crate::watch::{End, Look, MatchOutcome, Watch};
 
 /// The firewall's state for the current packet; one per worker.
@@ -31,17 +32,6 @@ impl FirewallState {
     pub(crate) fn take_over(&mut self, old: &FirewallState) {
         self.discarded = old.discarded;
     }
-}
-
-/// The decision of a table before the flow or the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookOutcome {
-    /// Continue with the next step.
-    Next,
-    /// The packet stays out of flow tracking.
-    Untracked,
-    /// The packet is dropped; its alerts are available.
-    Dropped(Verdict),
 }
 
 /// The result of one table.

@@ -2,12 +2,11 @@
 
 use margay_app::{AppProto, Found};
 
-use super::inspect::View;
-use super::{Slot, SlotSource, Summary, TxGroup};
 use crate::group::OF_TRANSACTION;
 use crate::inspect::InspectContext;
 use crate::prefilter::Memo;
 use crate::transform::TransformScratch;
+use crate::tx::{Slot, SlotSource, Summary, TxGroup, View};
 
 /// The state of a slot for the current transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

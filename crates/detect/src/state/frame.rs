@@ -1,45 +1,14 @@
 //! Inspection of frames.
 
-use std::fmt;
+use margay_app::frame::CHUNK;
 
-use margay_app::AppProto;
-use margay_app::frame::{CHUNK, Frame};
-
-use super::FrameRule;
+use super::{Match, State};
 use crate::detect::Detect;
+use crate::frame::FrameRule;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::rule::CompiledRule;
-use crate::state::{Match, State};
 use crate::watch::{At, End, Look, Searched, Watch};
-
-/// The bytes of a direction's frames.
-pub trait FrameBytes {
-    /// Calls `each` with every gap-free part between two offsets, and with the offset at which it begins.
-    fn stretches(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8]));
-}
-
-/// The frames of the packet's direction.
-pub struct FrameInput<'a> {
-    /// The protocol that marked them.
-    pub proto: AppProto,
-    /// The index of its parser in [`Input::txs`].
-    pub parser: u8,
-    /// The frames.
-    pub frames: &'a mut [Frame],
-    /// Their bytes.
-    pub bytes: &'a dyn FrameBytes,
-    /// Offset up to which they may be inspected.
-    pub available: u64,
-    /// Whether no more data will come.
-    pub end: bool,
-}
-
-impl fmt::Debug for FrameInput<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameInput").field("proto", &self.proto).field("frames", &self.frames).finish_non_exhaustive()
-    }
-}
 
 /// The part of a frame that is inspected.
 struct Part<'a> {

@@ -4,9 +4,9 @@ use margay_app::Parser;
 use margay_flow::{FlowAction, FlowCore};
 use margay_rules::ast::{Action, NewAction};
 
+use super::State;
 use crate::detect::Detect;
 use crate::input::{Alert, DropReason, Input, Reject, Verdict, VerdictAction};
-use crate::state::State;
 use crate::threshold::{Outcome, Subject};
 use crate::watch::{MatchOutcome, Watch};
 
