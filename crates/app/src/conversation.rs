@@ -113,7 +113,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     const PROMPT: bool = true;
 
     /// A transaction is freed: the state can drop what it keeps for it.
-    fn freed(&mut self, tx: Box<Tx<Self::Tx>>) {
+    fn freed(&mut self, tx: &mut Tx<Self::Tx>) {
         let _ = tx;
     }
 
@@ -498,8 +498,8 @@ impl<S: Conversation> Parser for MessageParser<S> {
     transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        if let Some(tx) = self.txs.remove(id) {
-            self.state.freed(tx);
+        if let Some(mut tx) = self.txs.remove(id) {
+            self.state.freed(&mut tx);
         }
     }
 }

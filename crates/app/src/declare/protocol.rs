@@ -14,7 +14,7 @@ use crate::recognise::{Mode, Opening, Recognition};
 use crate::tx::Transaction;
 
 /// Creates the parser of an announced connection, whose content has this direction.
-pub type ExpectedParser = fn(Carries, Direction) -> Box<dyn Parser>;
+pub(crate) type ExpectedParser = fn(Carries, Direction) -> Box<dyn Parser>;
 
 /// A protocol's declaration.
 #[derive(Debug)]

@@ -85,7 +85,7 @@ impl<const MULTICAST: bool> Conversation for DnsFlow<MULTICAST> {
         self.max_txs
     }
 
-    fn freed(&mut self, tx: Box<Tx<Dns>>) {
+    fn freed(&mut self, tx: &mut Tx<Dns>) {
         if tx.base.no_log && tx.content.is_request() {
             if self.unlogged.len() == UNLOGGED_MAX {
                 self.unlogged.pop_front();

@@ -274,8 +274,8 @@ impl Conversation for Nfs {
         self.max_txs
     }
 
-    fn freed(&mut self, tx: Box<Tx<Exchange>>) {
-        let Some(mut transfer) = tx.content.transfer else { return };
+    fn freed(&mut self, tx: &mut Tx<Exchange>) {
+        let Some(mut transfer) = tx.content.transfer.take() else { return };
         transfer.track.discard(&mut self.budgets[transfer.dir.index()]);
         let key = (transfer.dir, transfer.handle);
         if self.open.get(&key) == Some(&tx.base.id) {
