@@ -152,7 +152,7 @@ events-peer: build ## events of the cases' captures compared with the installed 
 	@tools/events-peer $(RELEASE) $(EVENTS_PEER)
 
 SWEEP_CAPTURES := $(addprefix $(SHARED)/captures/real/,sip.pcap nfsv3.pcap tftp.pcap rdp3.pcap pop3.pcap ssh_unidirectional.pcap profinet-io-le.pcap \
-	targusdataspeed_false_positives.pcap smtp.pcap http.pcapng tls_port_80.pcapng)
+	targusdataspeed_false_positives.pcap smtp-starttls.pcap tls_port_80.pcapng)
 sweep: build ## every byte of a conversation changed, one at a time: events compared with the installed Suricata 7; SWEEP="--bytes 60 --values 0,0xff FILE…"
 	@tools/sweep $(RELEASE) $(or $(SWEEP),$(SWEEP_CAPTURES))
 

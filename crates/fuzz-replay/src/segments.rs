@@ -199,13 +199,14 @@ pub fn segments(data: &[u8]) {
         }
         events(&mut wire.close())
     };
-    let whole = way(1400, false);
+    let size = usize::from(*size) + 1;
+    let ways = [way(1400, false), way(size, false), way(size.max(8), true)];
     // A complete HTTP/2 stream is removed, and later data for it is another transaction. Which data is later depends on the
     // segments. So do bytes after the last HTTP/1 response, see `http1`.
-    if whole.iter().any(|l| l.contains("\"http2\":") || l.contains("request_uri_not_seen")) {
+    if ways.iter().flatten().any(|l| l.contains("\"http2\":") || l.contains("request_uri_not_seen")) {
         return;
     }
-    let size = usize::from(*size) + 1;
-    same(&whole, &way(size, false), size);
-    same(&whole, &way(size.max(8), true), size);
+    let [whole, small, mixed] = &ways;
+    same(whole, small, size);
+    same(whole, mixed, size);
 }

@@ -251,9 +251,7 @@ impl DcerpcParser {
         let done = own.done;
         self.stubs += kept;
         if done {
-            if side == Direction::ToClient && tx.call.side(Direction::ToServer).kind.is_none() {
-                tx.base.one_sided(Direction::ToServer, COMPLETE);
-            }
+            // Like in Suricata, a response without its request stays incomplete, so it has no event.
             tx.base.advance(side, COMPLETE);
             self.open.remove(Key::Datagram(key), side, id);
         }

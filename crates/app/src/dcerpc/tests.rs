@@ -263,6 +263,14 @@ fn datagrams() {
     );
     assert_eq!(t.buffer(0, "dcerpc.stub_data", ToServer, 0).as_deref(), Some(&b"stub"[..]));
     assert_eq!(t.buffer(0, "dcerpc.iface", ToServer, 0).unwrap()[16..], [0, 2, 1]);
+    // A response without its request, until that arrives.
+    let mut t = Talk::new(17);
+    t.say(ToClient, &d);
+    let progress = |t: &mut Talk| t.parser.tx(0).unwrap().base().progress;
+    assert_eq!(progress(&mut t), [0, 1]);
+    d[1] = 0;
+    t.say(ToServer, &d);
+    assert_eq!(progress(&mut t), [1, 1]);
 }
 
 #[test]
