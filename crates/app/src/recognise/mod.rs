@@ -8,7 +8,7 @@
 //! Detection gives up on a direction ([`Recognised::Failed`]) when the data exceeds all patterns and no probe is left. Less
 //! data leaves it open, even at the end of the stream.
 //!
-//! The registry passes the protocols ([`Detectable`]): some have a parser, the others only a name in events and rules.
+//! The registry passes the protocols (`Detectable`): some have a parser, the others only a name in events and rules.
 
 mod patterns;
 mod settings;
