@@ -7,15 +7,14 @@ import struct
 import subprocess
 import sys
 
+from pcap import write
+
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 
 
 def pcap(path, frames):
     """Writes a capture of Ethernet frames, 10 microseconds apart."""
-    with open(path + '.new', 'wb') as f:
-        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
-        for n, frame in enumerate(frames):
-            f.write(struct.pack('<IIII', 1700000000 + n // 100000, n % 100000 * 10, len(frame), len(frame)) + frame)
+    write(path + '.new', ((1_700_000_000 * 10**6 + n * 10, frame) for n, frame in enumerate(frames)))
     os.rename(path + '.new', path)
 
 

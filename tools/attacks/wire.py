@@ -2,6 +2,8 @@
 import random
 import struct
 
+import pcap
+
 SYN, FIN, RST, PSH, ACK = 2, 1, 4, 8, 16
 MSS = 1448
 
@@ -83,13 +85,8 @@ class Wire:
         return Connection(self, src or address(0x0a000000 + self.draw.getrandbits(24)), dst, self.port(), dport)
 
     def write(self, path):
-        with open(path, 'wb') as f:
-            f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
-            for n, frame in enumerate(self.frames):
-                frame = frame.ljust(60, b'\0')
-                # 10 microseconds apart.
-                at = 1_700_000_000 + n // 100_000, n % 100_000 * 10
-                f.write(struct.pack('<IIII', *at, len(frame), len(frame)) + frame)
+        # 10 microseconds apart.
+        pcap.write(path, ((1_700_000_000 * 10**6 + n * 10, frame.ljust(60, b'\0')) for n, frame in enumerate(self.frames)))
 
 
 def line(length):

@@ -1,0 +1,21 @@
+"""Capture files in the classic format: packets with their time in microseconds."""
+import struct
+
+
+def read(path):
+    """Returns the link type and the packets of a capture, each with its time; of a capture that is not classic, None."""
+    with open(path, 'rb') as f: data = f.read()
+    order = {b'\xd4\xc3\xb2\xa1': '<', b'\xa1\xb2\xc3\xd4': '>'}.get(data[:4])
+    if not order: return None
+    found, at = [], 24
+    while at + 16 <= len(data):
+        seconds, micros, length, _ = struct.unpack(order + 'IIII', data[at:at + 16])
+        found.append((seconds * 10**6 + micros, data[at + 16:at + 16 + length])); at += 16 + length
+    return struct.unpack(order + 'I', data[20:24])[0] & 0xffff, found
+
+
+def write(path, packets):
+    """Writes Ethernet frames, each with its time."""
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        for when, frame in packets: f.write(struct.pack('<IIII', when // 10**6, when % 10**6, len(frame), len(frame)) + frame)
