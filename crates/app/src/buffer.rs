@@ -42,7 +42,7 @@ pub struct BufferDef {
     pub kind: BufferKind,
     /// The form of its text.
     pub form: Form,
-    /// What the parser computes for it only if somebody asks.
+    /// The extra work that the parser does for it, if a rule or an output needs it.
     pub extra: Option<Extra>,
 }
 
@@ -68,7 +68,7 @@ pub enum Form {
     Md5 {
         /// Suricata's module for messages.
         module: &'static str,
-        /// What messages call it.
+        /// Its name in messages.
         called: &'static str,
         /// A content with other characters is an error, not only a warning.
         strict: bool,
@@ -85,7 +85,7 @@ pub enum Form {
     },
 }
 
-/// What a parser computes only if a rule or an output asks for it.
+/// Work that a parser does only if a rule or an output needs the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
     /// JA3 and JA3S fingerprints.

@@ -4,17 +4,7 @@ use margay_rules::ast::Base64Mode;
 
 const BAD: u8 = 0xff;
 
-/// Values of the alphabet of RFC 4648 section 4.
-const VALUES: [u8; 256] = {
-    let mut t = [BAD; 256];
-    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut i = 0;
-    while i < 64 {
-        t[alphabet[i] as usize] = i as u8;
-        i += 1;
-    }
-    t
-};
+const VALUES: [u8; 256] = margay_app::mime::base64_values(BAD);
 
 /// Decodes `input` and appends at most `max` bytes to `out`.
 ///

@@ -240,11 +240,7 @@ impl<W: Watch> State<W> {
             return v;
         }
         let mut verdict = Verdict { tagged, ..Verdict::default() };
-        self.counters.packets += 1;
-        self.cache.start(&detect.sets);
-        let key = PacketKey::new(input.packet, input.dir);
-        self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
-        self.context.watch.packet(input, &key, self.flow_start);
+        let key = self.begin(detect, input);
         self.inspect_packet(detect, input, &key, &mut verdict);
         // Determined before the transactions are inspected, since that clears the marks of new ones.
         self.datagram_tx = if self.matches.is_empty() { None } else { tx_of_datagram(input) };
@@ -252,6 +248,16 @@ impl<W: Watch> State<W> {
         let verdict = self.decide(detect, input, verdict);
         self.context.watch.packet_done();
         verdict
+    }
+
+    /// Counts a packet that rules see, and prepares what they look up.
+    pub(crate) fn begin(&mut self, detect: &Detect, input: &mut Input<'_>) -> PacketKey {
+        self.counters.packets += 1;
+        self.cache.start(&detect.sets);
+        let key = PacketKey::new(input.packet, input.dir);
+        self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
+        self.context.watch.packet(input, &key, self.flow_start);
+        key
     }
 
     /// Runs the rules on packets and streams.

@@ -1,4 +1,4 @@
-//! What parsers need of the declarations of all protocols.
+//! Facts from the declarations of all protocols that parsers use.
 
 use crate::proto::AppProto;
 

@@ -54,7 +54,7 @@ pub struct AppConfig {
     pub files: crate::file::FileConfig,
     /// Settings that protocols declare ([`crate::Protocol::settings`]).
     pub settings: Values,
-    /// What parsers need of the declarations.
+    /// Facts from the declarations of all protocols.
     pub declared: Declared,
 }
 

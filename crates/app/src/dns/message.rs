@@ -202,7 +202,7 @@ impl Message {
     }
 }
 
-/// What the names of a message may still cost.
+/// The limits that are left for reading the names of a message.
 struct Budget {
     /// As [`Reader::left`].
     left: usize,

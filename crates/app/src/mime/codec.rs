@@ -12,15 +12,21 @@ pub(super) struct Base64 {
     pads: usize,
 }
 
-/// The value of each byte; `PAD` and `BLANK` are special values.
-const VALUES: [u8; 256] = {
-    let mut t = [NONE; 256];
+/// Values of the alphabet of RFC 4648 section 4, by byte; all other bytes have `other`.
+pub const fn base64_values(other: u8) -> [u8; 256] {
+    let mut t = [other; 256];
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut i = 0;
     while i < 64 {
         t[alphabet[i] as usize] = i as u8;
         i += 1;
     }
+    t
+}
+
+/// The value of each byte; `PAD` and `BLANK` are special values.
+const VALUES: [u8; 256] = {
+    let mut t = base64_values(NONE);
     t[b'=' as usize] = PAD;
     t[b' ' as usize] = BLANK;
     t[b'\t' as usize] = BLANK;

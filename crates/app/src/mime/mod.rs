@@ -13,6 +13,7 @@ mod name;
 mod nested;
 mod urls;
 
+pub use codec::base64_values;
 pub use message::{Message, Settings, Status};
 
 /// A callback of a message.

@@ -79,7 +79,7 @@ pub enum Opening {
     ClientTells,
 }
 
-/// What detection needs of a protocol's declaration.
+/// The part of a protocol's declaration that detection uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Detectable {
     pub proto: AppProto,

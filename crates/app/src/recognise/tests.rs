@@ -382,7 +382,7 @@ fn a_request_whose_method_is_a_command_elsewhere() {
     assert_eq!(r.recognise(&mut state, &flow(TCP, 40000, 25), TO_SERVER, b"EHLO x", true), is(AppProto::Smtp));
 }
 
-/// What detection finds in a conversation: both sides, the anomalies, and the counted flows that failed.
+/// Runs detection on a conversation. Returns the protocols of both sides, the anomalies, and the number of failed flows.
 fn sides(transport: u8, port: u16, said: &[(Direction, &[u8])]) -> ([AppProto; 2], u8, u64) {
     let config = AppConfig::default();
     let (core, mut shared, mut session) = (flow(transport, 40_000, port), Shared::default(), AppSession::default());

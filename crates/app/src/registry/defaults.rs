@@ -1,6 +1,6 @@
 //! Settings with the defaults of all declarations.
 
-use super::{ALL, PROTOCOLS};
+use super::{ALL, PROTOCOLS, protocol};
 use crate::config::{AppConfig, AppLogOptions, Declared, Values};
 use crate::declare::Protocol;
 use crate::recognise::{Detectable, RecogniseSettings, Recogniser};
@@ -44,13 +44,12 @@ impl Default for AppLogOptions {
 impl Recogniser {
     /// Built from the declared protocols and the configuration.
     pub fn new(settings: &RecogniseSettings) -> Self {
-        let has_parser = |proto| PROTOCOLS.iter().any(|p| p.proto == proto);
         let of = |p: &&'static Protocol| Detectable {
             proto: p.proto,
             mode: p.mode,
             opening: p.opening,
             recognition: p.recognition,
-            has_parser: has_parser(p.proto),
+            has_parser: protocol(p.proto).is_some(),
         };
         Recogniser::of(ALL.iter().map(of), settings)
     }

@@ -51,6 +51,8 @@ pub(super) struct Head {
     /// Length of the start line without its end, and with it.
     line: (u32, u32),
     fields: [Vec<Span>; 6],
+    /// Whether all names and values have only characters of their classes.
+    strict_fields: bool,
 }
 
 /// Length of the header with its blank line; the first `scanned` bytes have none.
@@ -67,7 +69,11 @@ pub(super) fn end(data: &[u8], scanned: usize) -> Option<usize> {
     None
 }
 
-// What Suricata's parser accepts, observed by trying every byte in each place.
+// The characters that Suricata's parser takes, by `tools/sweep --accepted sip`.
+
+fn all(text: &[u8], is: fn(u8) -> bool) -> bool {
+    text.iter().copied().all(is)
+}
 
 fn is_in_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&b)
@@ -100,11 +106,7 @@ impl Head {
         let parts = if request {
             let second = first + 1 + line.get(first + 1..)?.iter().position(|b| *b == b' ')?;
             let (method, uri) = (line.get(..first)?, line.get(first + 1..second)?);
-            if method.is_empty()
-                || !method.iter().copied().all(is_in_name)
-                || uri.is_empty()
-                || !is_version(&line[second + 1..])
-            {
+            if method.is_empty() || !all(method, is_in_name) || uri.is_empty() || !is_version(&line[second + 1..]) {
                 return None;
             }
             [span(0, first), span(first + 1, second), span(second + 1, len)]
@@ -120,8 +122,9 @@ impl Head {
             };
             [span(0, first), span(first + 1, first + 4), span(reason, len)]
         };
+        let line = (len as u32, next as u32);
         let mut head =
-            Head { bytes: data.into(), request, parts, line: (len as u32, next as u32), fields: Default::default() };
+            Head { bytes: data.into(), request, parts, line, fields: Default::default(), strict_fields: true };
         head.read_fields(next);
         Some(head)
     }
@@ -132,25 +135,29 @@ impl Head {
             let next = at + len + 1;
             let to = trimmed_end(&self.bytes, next);
             let line = self.bytes.get(at..to).unwrap_or(&[]);
-            if let [b' ' | b'\t', ..] = line {
+            if let [b' ' | b'\t', value @ ..] = line {
+                self.strict_fields &= all(value, is_in_value);
                 // A folded line continues the previous one (section 7.3.1).
                 if let Some(value) = last.and_then(|f| self.fields[f as usize].last_mut()) {
                     value.end = to as u32;
                 }
             } else {
                 last = None;
-                if let Some(colon) = line.iter().position(|b| *b == b':') {
-                    let name = line.get(..colon).unwrap_or(&[]).trim_ascii_end();
+                let colon = line.iter().position(|b| *b == b':');
+                if let Some((name, [_, value @ ..])) = colon.and_then(|colon| line.split_at_checked(colon)) {
+                    let name = name.trim_ascii_end();
+                    self.strict_fields &= all(name, is_in_name) && all(value, is_in_value);
                     let is = |f: &&(&[u8], &[u8], Field)| {
                         name.eq_ignore_ascii_case(f.0) || !f.1.is_empty() && name.eq_ignore_ascii_case(f.1)
                     };
                     if let Some((.., field)) = FIELDS.iter().find(is) {
-                        let value = line.get(colon + 1..).unwrap_or(&[]);
                         let start = to - value.trim_ascii_start().len();
                         let end = start + value.trim_ascii().len();
                         self.fields[*field as usize].push(span(start, end));
                         last = Some(*field);
                     }
+                } else {
+                    self.strict_fields &= line.is_empty();
                 }
             }
             at = next;
@@ -159,22 +166,13 @@ impl Head {
 
     /// Whether all characters are those that Suricata takes: no other than ASCII, and of the classes of section 25.1.
     pub(super) fn is_strict(&self) -> bool {
-        let all = |text: &[u8], is: fn(u8) -> bool| text.iter().copied().all(is);
-        let start = match self.start() {
-            StartLine::Request { method, uri, .. } => all(method, |b| b.is_ascii_alphabetic()) && all(uri, is_in_uri),
-            StartLine::Response { reason, .. } => all(reason, is_in_reason),
-        };
-        let header = self.bytes.get(self.line_len()..).unwrap_or(&[]);
-        start
-            && header.split(|b| *b == b'\n').all(|line| match line {
-                [] | [b'\r'] => true,
-                // A folded line continues a value.
-                [b' ' | b'\t', value @ ..] => all(value, is_in_value),
-                _ => line.iter().position(|b| *b == b':').is_some_and(|colon| {
-                    let (name, value) = line.split_at(colon);
-                    all(name.trim_ascii_end(), is_in_name) && all(value, is_in_value)
-                }),
-            })
+        self.strict_fields
+            && match self.start() {
+                StartLine::Request { method, uri, .. } => {
+                    all(method, |b| b.is_ascii_alphabetic()) && all(uri, is_in_uri)
+                }
+                StartLine::Response { reason, .. } => all(reason, is_in_reason),
+            }
     }
 
     /// The parts of the start line.

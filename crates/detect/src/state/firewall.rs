@@ -5,7 +5,7 @@ use margay_flow::{Direction, FlowAction};
 use margay_rules::ast::{Action, ActionScope};
 
 use super::transaction::{Eval, MATCHED};
-use super::{Match, State, made_up};
+use super::{Match, State};
 use crate::detect::Detect;
 use crate::firewall::{Entry, Firewall, HookOutcome, PacketHook, Policy};
 use crate::header::PacketKey;
@@ -111,11 +111,7 @@ impl<W: Watch> State<W> {
             return Verdict { tagged, ..v };
         }
         let mut verdict = Verdict { tagged, ..Verdict::default() };
-        self.counters.packets += 1;
-        self.cache.start(&detect.sets);
-        let key = PacketKey::new(input.packet, input.dir);
-        self.flow_start = !made_up(input.packet) && self.first_of_direction(input);
-        self.context.watch.packet(input, &key, self.flow_start);
+        let key = self.begin(detect, input);
         self.firewall.passed |= flow_passed || input.td_passed || action == FlowAction::Pass;
         let mut result = match action == FlowAction::Accept || self.firewall.accepted || input.let_through {
             true => TableResult::Accepted,
