@@ -32,8 +32,9 @@ impl FileFormat {
     }
 }
 
+/// The state of the format's reader.
 #[derive(Debug)]
-enum Format {
+pub(crate) enum Format {
     Pcap(Pcap),
     PcapNg(PcapNg),
 }
@@ -43,6 +44,13 @@ enum Format {
 pub(crate) struct Ready {
     used: usize,
     first: u64,
+}
+
+impl Ready {
+    /// The source had no data: there is nothing to return now.
+    pub(crate) fn is_silent(self) -> bool {
+        self.used == 0
+    }
 }
 
 /// Memory that one reader passes to the next.
@@ -57,6 +65,75 @@ pub(crate) struct Memory {
 enum Source<R> {
     Direct(R),
     Ahead(ReadAhead),
+}
+
+/// A source whose file header was not read yet.
+#[derive(Debug)]
+pub(crate) struct Opening<R> {
+    source: R,
+    name: PathBuf,
+    /// The bytes so far, if the whole source is read before the first frame.
+    whole: Option<Vec<u8>>,
+}
+
+impl<R: Read> Opening<R> {
+    /// With `preload`, the whole source is read before its first frame is returned.
+    pub(crate) fn new(source: R, name: &Path, preload: bool, memory: &mut Memory) -> Self {
+        memory.buffer.reset();
+        Opening { source, name: name.to_owned(), whole: preload.then(Vec::new) }
+    }
+
+    /// The name, as given.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Reads the file header. `None` if the source has no data now: call it again.
+    ///
+    /// # Errors
+    /// See [`Reader::new`].
+    pub(crate) fn read(&mut self, memory: &mut Memory) -> Result<Option<Format>, Error> {
+        let buffer = &mut memory.buffer;
+        if let Some(bytes) = &mut self.whole {
+            // Bytes read before an error are kept.
+            return match self.source.read_to_end(bytes) {
+                Ok(_) => {
+                    let format = detect(bytes.get(..FILE_HEADER.min(bytes.len())).unwrap_or(&[]), &self.name)?;
+                    buffer.fill_with(std::mem::take(bytes));
+                    Ok(Some(format))
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                Err(e) => Err(read_error(&self.name, bytes.len() as u64, e)),
+            };
+        }
+        while buffer.data().len() < FILE_HEADER && !buffer.eof() {
+            let at = buffer.bytes_read();
+            match buffer.refill(&mut self.source) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) => return Err(read_error(&self.name, at, e)),
+            }
+        }
+        detect(buffer.data(), &self.name).map(Some)
+    }
+
+    /// The reader of the frames after the header.
+    pub(crate) fn done(self, format: Format, memory: &mut Memory) -> Reader<R> {
+        if let Format::Pcap(_) = format {
+            memory.buffer.consume(FILE_HEADER);
+        }
+        Reader {
+            source: Source::Direct(self.source),
+            name: self.name,
+            memory: std::mem::take(memory),
+            format,
+            filter: None,
+            next_number: 1,
+            counters: Counters::default(),
+            pending: None,
+            done: false,
+        }
+    }
 }
 
 /// Reads one capture from its start to its end, in constant memory.
@@ -97,44 +174,12 @@ impl<R: Read> Reader<R> {
     /// [`Error::Empty`], [`Error::Compressed`], [`Error::UnknownFormat`], [`Error::Version`], [`Error::Truncated`] for an
     /// incomplete header, [`Error::Read`].
     pub fn new(source: R, name: &Path) -> Result<Self, Error> {
-        Self::with_memory(source, name, &mut Memory::default())
-    }
-
-    pub(crate) fn with_memory(mut source: R, name: &Path, memory: &mut Memory) -> Result<Self, Error> {
-        let buffer = &mut memory.buffer;
-        buffer.reset();
-        while buffer.data().len() < FILE_HEADER && !buffer.eof() {
-            let at = buffer.bytes_read();
-            buffer.refill(&mut source).map_err(|e| read_error(name, at, e))?;
+        let mut memory = Memory::default();
+        let mut opening = Opening::new(source, name, false, &mut memory);
+        match opening.read(&mut memory)? {
+            Some(format) => Ok(opening.done(format, &mut memory)),
+            None => Err(read_error(name, memory.buffer.bytes_read(), io::ErrorKind::WouldBlock.into())),
         }
-        let format = detect(buffer.data(), name)?;
-        Self::of(source, name, memory, format)
-    }
-
-    fn of(source: R, name: &Path, memory: &mut Memory, format: Format) -> Result<Self, Error> {
-        if let Format::Pcap(_) = format {
-            memory.buffer.consume(FILE_HEADER);
-        }
-        Ok(Reader {
-            source: Source::Direct(source),
-            name: name.to_owned(),
-            memory: std::mem::take(memory),
-            format,
-            filter: None,
-            next_number: 1,
-            counters: Counters::default(),
-            pending: None,
-            done: false,
-        })
-    }
-
-    /// As [`Reader::with_memory`], but reads the whole source before the first frame.
-    pub(crate) fn preloaded(mut source: R, name: &Path, memory: &mut Memory) -> Result<Self, Error> {
-        let mut bytes = Vec::new();
-        source.read_to_end(&mut bytes).map_err(|e| read_error(name, bytes.len() as u64, e))?;
-        let format = detect(bytes.get(..FILE_HEADER.min(bytes.len())).unwrap_or(&[]), name)?;
-        memory.buffer.fill_with(bytes);
-        Self::of(source, name, memory, format)
     }
 
     /// Makes a thread read ahead, if it can be started.
@@ -165,7 +210,8 @@ impl<R: Read> Reader<R> {
     }
 
     /// Returns up to `max` frames (at least 1), which are valid until the next call. It returns those that are in memory, and does
-    /// not wait for a slow source to fill a batch. A batch is empty if the filter rejected all frames in memory. `None` at the end.
+    /// not wait for a slow source to fill a batch. A batch is empty if the filter rejected all frames in memory, or if the source
+    /// has no data now ([`io::ErrorKind::WouldBlock`]). `None` at the end.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::Corrupt`], [`Error::Read`], [`Error::Filter`]; always after all earlier whole frames were
@@ -254,7 +300,11 @@ impl<R: Read> Reader<R> {
                 Source::Direct(source) => buffer.refill(source),
                 Source::Ahead(ahead) => buffer.refill_ahead(ahead),
             };
-            refilled.map_err(|e| read_error(&self.name, at, e))?;
+            match refilled {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Ready { used: 0, first })),
+                Err(e) => return Err(read_error(&self.name, at, e)),
+            }
         }
     }
 

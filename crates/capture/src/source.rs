@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, Read, Stdin};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +14,8 @@ use crate::batch::{Batch, Counters};
 use crate::error::Error;
 use crate::filter::FilterSet;
 use crate::progress::Progress;
-use crate::reader::{FileFormat, Memory, Reader};
+use crate::reader::{FileFormat, Memory, Opening, Reader};
+use crate::sys::{self, Polled};
 
 /// Deepest level of sub folders that is read.
 const MAX_DEPTH: usize = 255;
@@ -88,19 +91,53 @@ pub fn delete(file: &Path) -> Result<(), Error> {
 /// Files with this many bytes or more are read ahead, if there is a second processor.
 const AHEAD_FROM: u64 = 16 << 20;
 
-/// An open file or standard input.
+/// Longest wait for data of a pipe. The caller can react to signals and commands between two waits.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// An open file, pipe, or standard input.
 #[derive(Debug)]
-enum Input {
-    File(File),
-    Stdin(Stdin),
+struct Input {
+    file: File,
+    /// It is not a regular file, so that reading it may wait for its writer.
+    waits: bool,
+    /// It had no data the last time.
+    silent: bool,
+}
+
+impl Input {
+    fn open(path: &Path) -> io::Result<Input> {
+        let mut options = File::options();
+        // Without the flag, opening a pipe waits until it has a writer.
+        if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+            options.custom_flags(libc::O_NONBLOCK);
+        }
+        options.read(true).open(path).and_then(Input::of)
+    }
+
+    /// Not [`io::Stdin`], because its buffer may have data when its descriptor has none.
+    fn stdin() -> io::Result<Input> {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(Input::of)
+    }
+
+    fn of(file: File) -> io::Result<Input> {
+        let waits = !file.metadata()?.is_file();
+        Ok(Input { file, waits, silent: false })
+    }
 }
 
 impl Read for Input {
+    /// [`io::ErrorKind::WouldBlock`] if a pipe has no data. The first time it does not wait, so that the caller can first handle
+    /// what it has; then it waits up to [`WAIT`].
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Input::File(f) => f.read(buf),
-            Input::Stdin(s) => s.read(buf),
+        if self.waits {
+            let time = if self.silent { WAIT } else { Duration::ZERO };
+            let waited = sys::wait(&mut [sys::polled(self.file.as_raw_fd())], time);
+            self.silent = matches!(waited, Err(Polled::Timeout | Polled::Signal));
+            if self.silent {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
         }
+        self.file.read(buf)
     }
 }
 
@@ -153,7 +190,8 @@ pub enum Event<'a> {
         /// Why.
         reason: SkipReason,
     },
-    /// Nothing to do now; call again after this time, or not at all to stop. Only with [`DirOptions::continuous`].
+    /// Nothing to do now; call again after this time, or not at all to stop. With [`DirOptions::continuous`] the time until the
+    /// next listing; zero if a pipe or standard input has no data, because the next call waits for it, for up to 100 ms.
     Wait(Duration),
     /// Everything is read.
     Done,
@@ -203,6 +241,8 @@ pub struct CaptureSource {
     options: DirOptions,
     filter: Option<FilterSet>,
     memory: Memory,
+    /// A file whose header was not read yet, and its size.
+    opening: Option<(Opening<Input>, Option<u64>)>,
     current: Option<Reader<Input>>,
     current_size: u64,
     /// Files still to be read, the next one last.
@@ -261,6 +301,7 @@ impl CaptureSource {
             options,
             filter,
             memory: Memory::default(),
+            opening: None,
             current: None,
             current_size: 0,
             queue: Vec::new(),
@@ -307,6 +348,7 @@ impl CaptureSource {
     pub fn next_event(&mut self, max: usize, now: impl FnOnce() -> SystemTime) -> Event<'_> {
         let Some(reader) = self.current.as_mut() else { return self.between(now) };
         match reader.step(max) {
+            Ok(Some(ready)) if ready.is_silent() => Event::Wait(Duration::ZERO),
             Ok(Some(ready)) => match &self.current {
                 Some(reader) => Event::Batch(reader.batch(ready)),
                 None => Event::Done,
@@ -346,6 +388,9 @@ impl CaptureSource {
 
     /// No file is open: returns pending reports, opens the next file or looks for more.
     fn between(&mut self, now: impl FnOnce() -> SystemTime) -> Event<'static> {
+        if let Some((opening, size)) = self.opening.take() {
+            return self.begin(opening, size);
+        }
         let mut now = Some(now);
         loop {
             match self.reports.pop() {
@@ -380,17 +425,22 @@ impl CaptureSource {
     }
 
     fn start(&mut self, file: PathBuf, size: Option<u64>) -> Event<'static> {
-        let input = if file == Path::new("-") && matches!(self.origin, Origin::Stdin) {
-            Ok(Input::Stdin(io::stdin()))
-        } else {
-            File::open(&file).map(Input::File).map_err(|source| Error::Open { file: file.clone(), source })
-        };
-        let reader = input.and_then(|input| match self.preload {
-            true => Reader::preloaded(input, &file, &mut self.memory),
-            false => Reader::with_memory(input, &file, &mut self.memory),
-        });
-        match reader {
-            Ok(mut reader) => {
+        let stdin = file == Path::new("-") && matches!(self.origin, Origin::Stdin);
+        match if stdin { Input::stdin() } else { Input::open(&file) } {
+            Ok(input) => {
+                let opening = Opening::new(input, &file, self.preload, &mut self.memory);
+                self.begin(opening, size)
+            }
+            Err(source) => self.refuse(file.clone(), size, Error::Open { file, source }),
+        }
+    }
+
+    /// Reads the header of a file.
+    fn begin(&mut self, mut opening: Opening<Input>, size: Option<u64>) -> Event<'static> {
+        match opening.read(&mut self.memory) {
+            Ok(Some(format)) => {
+                let file = opening.name().to_owned();
+                let mut reader = opening.done(format, &mut self.memory);
                 let several = || std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
                 if size.is_some_and(|n| n >= AHEAD_FROM) && !self.preload && !self.direct && several() {
                     reader = reader.ahead();
@@ -400,11 +450,17 @@ impl CaptureSource {
                 self.current = Some(reader.with_filter(self.filter.take()).with_first_number(self.next_number));
                 Event::FileStart(start)
             }
-            Err(error) => {
-                self.total = self.total.map(|t| t.saturating_sub(size.unwrap_or_default()));
-                Event::Failed { file, error }
+            Ok(None) => {
+                self.opening = Some((opening, size));
+                Event::Wait(Duration::ZERO)
             }
+            Err(error) => self.refuse(opening.name().to_owned(), size, error),
         }
+    }
+
+    fn refuse(&mut self, file: PathBuf, size: Option<u64>, error: Error) -> Event<'static> {
+        self.total = self.total.map(|t| t.saturating_sub(size.unwrap_or_default()));
+        Event::Failed { file, error }
     }
 
     fn end(&mut self, error: Option<Error>) -> Event<'static> {

@@ -231,3 +231,64 @@ fn standard_input() {
         .unwrap();
     assert!(status.success());
 }
+
+fn pipe(dir: &Path) -> PathBuf {
+    let path = dir.join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+/// A pipe without data does not hold up the caller, at any byte of the capture.
+#[test]
+fn a_pipe_that_is_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
+    capture(&file, 3, 0);
+    let bytes = fs::read(&file).unwrap();
+    let pipe = pipe(dir.path());
+    for preload in [false, true] {
+        let mut source = open(&pipe, DirOptions::default()).preloading(preload);
+        // Nobody writes to it yet.
+        assert_eq!(run(&mut source, 0), ["wait 0"]);
+        assert_eq!(run(&mut source, 0), ["wait 0"]);
+        let mut to = File::options().write(true).open(&pipe).unwrap();
+        let mut log = Vec::new();
+        for byte in &bytes {
+            log.extend(run(&mut source, 0).into_iter().filter(|l| l != "wait 0"));
+            to.write_all(&[*byte]).unwrap();
+        }
+        drop(to);
+        // The last wait may come before the end of the pipe is seen.
+        while log.last().is_none_or(|l| !l.starts_with("end")) {
+            log.extend(run(&mut source, 0).into_iter().filter(|l| l != "wait 0"));
+        }
+        let frames: &[&str] = match preload {
+            false => &["frames [1]", "frames [2]", "frames [3]"],
+            true => &["frames [1, 2]", "frames [3]"],
+        };
+        let expected = [&["start pipe Some(1)"], frames, &["end pipe 3 None"]].concat();
+        assert_eq!(log, expected, "{preload}");
+    }
+}
+
+/// A capture whose writer leaves in the middle is truncated, and one without a byte is none.
+#[test]
+fn a_pipe_that_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
+    capture(&file, 3, 0);
+    let bytes = fs::read(&file).unwrap();
+    let pipe = pipe(dir.path());
+    for (written, expected) in [
+        (bytes.len() - 1, &["start pipe Some(1)", "frames [1, 2]", "end pipe 2 Some(true)"][..]),
+        (10, &["failed pipe"]),
+        (0, &["failed pipe"]),
+    ] {
+        let mut source = open(&pipe, DirOptions::default());
+        assert_eq!(run(&mut source, 0), ["wait 0"]);
+        let mut to = File::options().write(true).open(&pipe).unwrap();
+        to.write_all(&bytes[..written]).unwrap();
+        drop(to);
+        assert_eq!(run(&mut source, 0), expected);
+    }
+}

@@ -115,6 +115,42 @@ fn a_signal_reloads_the_rules_of_a_flow() {
     assert!(text.contains("\"rules_loaded\":2"), "{text}");
 }
 
+/// A pipe of a capture program may be silent for any time: the engine writes the events of what came, reloads rules, and stops.
+#[test]
+fn a_silent_pipe_holds_nothing_up() {
+    let bytes = capture(&["hello", "hello again"], 0);
+    let modes: [&[&str]; 3] = [
+        &["--runmode", "single"],
+        &["--runmode", "autofp", "--set", "margay.workers=1"],
+        &["--runmode", "autofp", "--set", "margay.workers=3"],
+    ];
+    for mode in modes {
+        // Without a writer; without the whole file header; in the middle of a packet; between two packets.
+        for sent in [None, Some(20), Some(bytes.len() - 3), Some(bytes.len())] {
+            let dir = folder("silent-pipe");
+            std::fs::write(dir.join("a.rules"), "alert udp any any -> any any (content:\"hello\"; sid:1;)\n").expect("rules");
+            let pipe = dir.join("pipe");
+            assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+            let path = pipe.display().to_string();
+            let mut e = Engine::start(&dir, &[&["-v", "-r", &path][..], mode].concat());
+            let mut to = None;
+            if let Some(sent) = sent {
+                let mut pipe = std::fs::File::options().write(true).open(&pipe).expect("the engine reads it");
+                pipe.write_all(&bytes[..sent]).expect("it takes them");
+                to = Some(pipe);
+            }
+            let whole = sent.map_or(0, |n| usize::from(n > bytes.len() - 4) + usize::from(n == bytes.len()));
+            process::wait("its alerts", || sids(&dir).len() == whole);
+            assert!(e.until("Engine started"), "{mode:?} {sent:?}: {:?}", e.all);
+            e.signal("USR2");
+            assert!(e.until("rule reload complete"), "{mode:?} {sent:?}: {:?}", e.all);
+            let words = e.stop_by("TERM");
+            assert_eq!(sids(&dir).len(), whole, "{mode:?} {sent:?}: {words:?}");
+            drop(to);
+        }
+    }
+}
+
 #[test]
 fn captures_are_handed_over() {
     let dir = folder("handed");

@@ -124,6 +124,8 @@ pub(super) struct Feeder {
     pub(super) refused: Option<Failed>,
     /// The source is not asked again before this time.
     not_before: Option<Instant>,
+    /// The pipe that is read has no data.
+    silent: bool,
     ending: bool,
     turns: u64,
     stalls: u64,
@@ -200,6 +202,7 @@ impl Shared {
             refused: None,
             began: None,
             not_before: None,
+            silent: false,
             ending: false,
             turns: 0,
             stalls: 0,
@@ -273,12 +276,12 @@ impl Feeder {
             }
             if let Some(at) = self.not_before {
                 if Instant::now() < at {
-                    return match self.hand_over(true, turns, loads) {
-                        Some(full) => full,
-                        None => Outcome::Later,
-                    };
+                    return self.hand_over(true, turns, loads).unwrap_or(Outcome::Later);
                 }
                 self.not_before = None;
+            }
+            if std::mem::take(&mut self.silent) {
+                return self.hand_over(true, turns, loads).unwrap_or(Outcome::Silent);
             }
             self.step();
         }
@@ -322,6 +325,7 @@ impl Feeder {
             Event::FileEnd(end) => ended = Some(end),
             Event::Failed { file, error } => failed = Some((file, error)),
             Event::Skipped { file, reason } => info!("pcap", "{} {reason}: skipped", file.display()),
+            Event::Wait(Duration::ZERO) => self.silent = true,
             Event::Wait(time) => self.not_before = Some(Instant::now() + time.min(Duration::from_secs(3600))),
             Event::Done => self.ending = true,
             _ => {}

@@ -49,6 +49,8 @@ pub(super) enum Outcome {
     Memory,
     /// There is nothing to read now.
     Later,
+    /// The same for a pipe: the next turn waits for its data.
+    Silent,
     /// Everything was read and handed out.
     Over,
 }

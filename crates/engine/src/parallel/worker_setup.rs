@@ -181,9 +181,11 @@ impl WorkerSetup {
                 shared.turns.end(outcome);
                 match outcome {
                     Outcome::Fed | Outcome::Over => continue,
-                    Outcome::Later => {
+                    Outcome::Later | Outcome::Silent => {
                         working.worker.pipeline.stages.outputs.flush();
-                        std::thread::sleep(NAP);
+                        if outcome == Outcome::Later {
+                            std::thread::sleep(NAP);
+                        }
                         continue;
                     }
                     Outcome::Full(_) | Outcome::Memory => {}
