@@ -205,12 +205,12 @@ struct Leaving<'a> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let mut q = self.inner.lock();
-        self.inner.is_gone.store(true, Ordering::Relaxed);
-        let left = std::mem::take(&mut q.jobs);
-        drop(q);
         let in_hand = self.inner.in_hand.swap(0, Ordering::Relaxed);
         self.inner.counts.lost.fetch_add(in_hand, Ordering::Relaxed);
-        left.iter().for_each(|job| self.inner.abandon(job));
+        std::mem::take(&mut q.jobs).iter().for_each(|job| self.inner.abandon(job));
+        // Whoever waits for the end sees all losses counted.
+        self.inner.is_gone.store(true, Ordering::Relaxed);
+        drop(q);
         self.inner.done.notify_all();
         if std::thread::panicking() {
             self.inner.counts.errors.fetch_add(1, Ordering::Relaxed);
