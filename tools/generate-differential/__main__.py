@@ -38,13 +38,19 @@ VARIANTS = [['--set', 'stream.midstream=yes'], ['--set', 'stream.async-oneside=y
             ['--set', 'stream.inline=yes'], ['--set', 'app-layer.protocols.http.libhtp.default-config.request-body-limit=100'], ['--set', 'stream.reassembly.toserver-chunk-size=500']]
 
 
+def named(path):
+    """A capture's name, with its folder if all cases call theirs so."""
+    folder, name = os.path.split(path)
+    return f'{os.path.basename(folder)}/{name}' if name.startswith('input.') else name
+
+
 def known_classes():
     with open(os.path.join(HERE, 'known.toml'), 'rb') as f: return tomllib.load(f)['class']
 
 
 def reason(known, case, kind, capture, variant):
     """The reason of a known difference; `None` if it is not known."""
-    text, name, changed = '\n'.join(case.texts), os.path.basename(capture), ' '.join(variant)
+    text, name, changed = '\n'.join(case.texts), named(capture), ' '.join(variant)
     for k in known:
         there = re.search(k.get('rules', ''), text) and re.search(k.get('captures', ''), name) and re.search(k.get('variants', ''), changed)
         if there and kind in k.get('kinds', [kind]): return k['reason']
@@ -113,7 +119,7 @@ def report(options, counts, classes):
     for (kind, shape), cases in sorted(classes.items(), key=lambda x: -len(x[1]))[:options.show]:
         print(f'\n{len(cases)} {kind}: {shape}')
         for case, capture, variant in cases[:2]:
-            print(f'    {os.path.basename(capture)} {" ".join(variant)}')
+            print(f'    {named(capture)} {" ".join(variant)}')
             for rule in case.rules(1): print(f'        {rule}')
     if len(classes) > options.show: print(f'\n{len(classes) - options.show} more classes (--show)')
 
@@ -147,7 +153,7 @@ def main():
             if options.minutes and time.time() > end: break
             try: more, left = one(options, here, there, path, seed, known)
             except engines.Failed as e:
-                faults.append(f'{os.path.basename(path)}, seed {seed}: {e}')
+                faults.append(f'{named(path)}, seed {seed}: {e}')
                 continue
             counts += more
             for case, kind, capture, variant in left: classes[kind, shrink.shape(case)].append((case, capture, variant))

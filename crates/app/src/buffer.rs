@@ -40,6 +40,20 @@ pub struct BufferDef {
     pub progress: [Option<u8>; 2],
     /// How many values it has, and when.
     pub kind: BufferKind,
+    /// Its name in Suricata's messages and reports; empty if that is `name` with underscores.
+    pub internal: &'static str,
+    /// What it holds, for messages; empty if `name` says it.
+    pub about: &'static str,
+    /// `internal` is also a keyword: the old modifier of the content before it.
+    pub is_modifier: bool,
+    /// The option letter of `pcre` that selects it.
+    pub letter: Option<char>,
+    /// It looks alike in nearly every transaction, so a literal in it selects little.
+    pub is_common: bool,
+    /// A rule must name its direction with `flow`; the module of the message if not.
+    pub needs_flow: Option<&'static str>,
+    /// It is inspected in its own direction, whatever `flow` says.
+    pub ignores_flow: bool,
     /// The form of its text.
     pub form: Form,
     /// The extra work that the parser does for it, if a rule or an output needs it.
@@ -54,6 +68,13 @@ impl BufferDef {
         id: 0,
         progress: [None; 2],
         kind: BufferKind::Single,
+        internal: "",
+        about: "",
+        is_modifier: false,
+        letter: None,
+        is_common: false,
+        needs_flow: None,
+        ignores_flow: false,
         form: Form::Any,
         extra: None,
     };
@@ -83,6 +104,12 @@ pub enum Form {
         /// Suricata's module for messages.
         module: &'static str,
     },
+    /// A host name, in lower case.
+    Host,
+    /// A request method, without space around it.
+    Method,
+    /// A protocol version, without a space.
+    Version,
 }
 
 /// Work that a parser does only if a rule or an output needs the result.

@@ -17,6 +17,8 @@
 mod proto;
 #[macro_use]
 mod tables;
+#[macro_use]
+mod http_buffers;
 
 mod answer;
 mod arguments;

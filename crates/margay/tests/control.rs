@@ -128,7 +128,8 @@ fn a_silent_pipe_holds_nothing_up() {
         // Without a writer; without the whole file header; in the middle of a packet; between two packets.
         for sent in [None, Some(20), Some(bytes.len() - 3), Some(bytes.len())] {
             let dir = folder("silent-pipe");
-            std::fs::write(dir.join("a.rules"), "alert udp any any -> any any (content:\"hello\"; sid:1;)\n").expect("rules");
+            std::fs::write(dir.join("a.rules"), "alert udp any any -> any any (content:\"hello\"; sid:1;)\n")
+                .expect("rules");
             let pipe = dir.join("pipe");
             assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
             let path = pipe.display().to_string();

@@ -2,9 +2,6 @@
 
 use margay_app::Form;
 
-use crate::ast::Content;
-use crate::error::Fail;
-
 /// The directions of a flow in which a buffer exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -37,8 +34,6 @@ pub(crate) struct Buffer {
     pub(crate) needs_flow: Option<&'static str>,
     /// It is inspected in its own direction, whatever `flow` says.
     pub(crate) ignores_flow: bool,
-    /// Rejects a content that the buffer can never have; with the rule's number.
-    pub(crate) check: fn(&Content, u32) -> Result<(), Fail>,
 }
 
 impl Buffer {
@@ -55,7 +50,6 @@ impl Buffer {
         is_common: false,
         needs_flow: None,
         ignores_flow: false,
-        check: |_, _| Ok(()),
     };
 
     pub(crate) const fn is_app(&self) -> bool {

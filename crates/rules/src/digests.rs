@@ -47,7 +47,7 @@ pub(crate) fn fold(b: &mut Builder<'_>) -> Result<(), Fail> {
 /// The module for messages, and whether letters are in upper case; `None` if they may be in either.
 const fn case(form: Form) -> Option<(&'static str, bool)> {
     match form {
-        Form::Any => None,
+        Form::Any | Form::Host | Form::Method | Form::Version => None,
         Form::Md5 { module, .. } | Form::Fingerprint { module } => Some((module, false)),
         Form::Serial { module } => Some((module, true)),
     }

@@ -167,7 +167,7 @@ pub const fn keyword_of_bit(track: crate::ast::XBitTrack) -> &'static str {
 }
 
 /// The buffer that `urilen` measures.
-pub const fn uri_buffer(raw: bool) -> &'static str {
+pub fn uri_buffer(raw: bool) -> &'static str {
     keywords::uri_buffer(raw)
 }
 

@@ -28,6 +28,7 @@ mod error;
 mod event_names;
 mod firewall;
 mod flowbits;
+mod forms;
 pub mod info;
 mod keywords;
 mod lexer;

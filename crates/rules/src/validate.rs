@@ -184,7 +184,7 @@ fn group(g: &Group, sid: u32) -> Result<(), Fail> {
             continue;
         }
         if let Some(info) = g.info {
-            (info.check)(c, sid)?;
+            crate::forms::check(info.form, c, sid)?;
         }
     }
     Ok(())

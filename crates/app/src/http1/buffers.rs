@@ -3,44 +3,16 @@
 use margay_flow::Direction;
 
 use crate::decompress::swf;
-use crate::tx::{Extra, Found};
+use crate::tx::Found;
 
 use super::request::part;
 use super::tx::Http1Tx;
 use super::{BODY, HEADERS, LINE};
 
-buffers! {
-    Uri "http.uri" Single Some(LINE), None;
-    UriRaw "http.uri.raw" Single Some(LINE), None;
-    Method "http.method" Single Some(LINE), None;
-    RequestLine "http.request_line" Single Some(LINE), None;
-    ResponseLine "http.response_line" Single None, Some(LINE);
-    StatCode "http.stat_code" Single None, Some(LINE);
-    StatMsg "http.stat_msg" Single None, Some(LINE);
-    Protocol "http.protocol" Single Some(LINE), Some(LINE);
-    Header "http.header" Single Some(HEADERS), Some(HEADERS);
-    HeaderRaw "http.header.raw" Single Some(HEADERS), Some(HEADERS);
-    HeaderNames "http.header_names" Single Some(HEADERS), Some(HEADERS);
-    RequestHeader "http.request_header" Multi Some(HEADERS), None;
-    ResponseHeader "http.response_header" Multi None, Some(HEADERS);
-    Start "http.start" Single Some(HEADERS), Some(HEADERS);
-    Cookie "http.cookie" Single Some(HEADERS), Some(HEADERS);
-    UserAgent "http.user_agent" Single Some(HEADERS), None;
-    Host "http.host" Single Some(HEADERS), None;
-    HostRaw "http.host.raw" Single Some(HEADERS), None;
-    Accept "http.accept" Single Some(HEADERS), None;
-    AcceptLang "http.accept_lang" Single Some(HEADERS), None;
-    AcceptEnc "http.accept_enc" Single Some(HEADERS), None;
-    Referer "http.referer" Single Some(HEADERS), None;
-    Connection "http.connection" Single Some(HEADERS), Some(HEADERS);
-    ContentLen "http.content_len" Single Some(HEADERS), Some(HEADERS);
-    ContentType "http.content_type" Single Some(HEADERS), Some(HEADERS);
-    Location "http.location" Single None, Some(HEADERS);
-    Server "http.server" Single None, Some(HEADERS);
-    RequestBody "http.request_body" Stream Some(BODY), None;
-    ResponseBody "http.response_body" Stream None, Some(BODY);
-    FileData "file.data" Stream None, Some(BODY);
-    Arg "http.arg" Growing Some(HEADERS), None, extra: Some(Extra::Arguments);
+http_buffers! {
+    LINE HEADERS BODY
+    Start "http.start" ("http_start") Single Some(HEADERS), Some(HEADERS),
+        about: "http start: request and response line and headers";
 }
 
 /// See [`crate::Transaction::buffer`].

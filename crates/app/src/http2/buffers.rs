@@ -3,45 +3,16 @@
 use margay_flow::Direction;
 
 use crate::dns;
-use crate::tx::{BufferDef, Extra, Found, NumberDef, Transaction};
+use crate::tx::{BufferDef, Found, NumberDef, Transaction};
 
 use super::tx::Http2Tx;
 use super::{BODY, COMPLETE, HEADERS};
 
 const H: Option<u8> = Some(HEADERS);
 
-buffers! {
-    Uri "http.uri" Single H, None;
-    UriRaw "http.uri.raw" Single H, None;
-    Method "http.method" Single H, None;
-    RequestLine "http.request_line" Single H, None;
-    ResponseLine "http.response_line" Single None, H;
-    StatCode "http.stat_code" Single None, H;
-    StatMsg "http.stat_msg" Single None, H;
-    Protocol "http.protocol" Single H, H;
-    Header "http.header" Single H, H;
-    HeaderRaw "http.header.raw" Single H, H;
-    HeaderNames "http.header_names" Single H, H;
-    RequestHeader "http.request_header" Multi H, None;
-    ResponseHeader "http.response_header" Multi None, H;
-    HeaderName "http2.header_name" Multi H, H;
-    Cookie "http.cookie" Single H, H;
-    UserAgent "http.user_agent" Single H, None;
-    Host "http.host" Single H, None;
-    HostRaw "http.host.raw" Single H, None;
-    Accept "http.accept" Single H, None;
-    AcceptLang "http.accept_lang" Single H, None;
-    AcceptEnc "http.accept_enc" Single H, None;
-    Referer "http.referer" Single H, None;
-    Connection "http.connection" Single H, H;
-    ContentLen "http.content_len" Single H, H;
-    ContentType "http.content_type" Single H, H;
-    Location "http.location" Single None, H;
-    Server "http.server" Single None, H;
-    RequestBody "http.request_body" Stream Some(BODY), None;
-    ResponseBody "http.response_body" Stream None, Some(BODY);
-    FileData "file.data" Stream None, Some(BODY);
-    Arg "http.arg" Growing H, None, extra: Some(Extra::Arguments);
+http_buffers! {
+    HEADERS HEADERS BODY
+    HeaderName "http2.header_name" Multi H, H, about: "HTTP2 header name";
     GrpcService "grpc.service" Single H, None;
     GrpcMethod "grpc.method" Single H, None;
 }

@@ -4,7 +4,6 @@ use super::{Buffer, Keyword};
 use crate::ast::{BufferCheck, Content, Effect, Value};
 use crate::builder::{Builder, Input, PAYLOAD, Spot};
 use crate::error::{Fail, fail};
-use crate::keywords::http;
 
 pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::quoted(&["content"], content).negatable().about("bytes that the buffer holds"),
@@ -122,9 +121,10 @@ fn content(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn uricontent(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    super::need_protocol(b, http::URI.protocols, i.written);
+    let Some(uri) = super::modified("http_uri") else { return Ok(b.missing(i.written)) };
+    super::need_protocol(b, uri.protocols, i.written);
     content(b, i)?;
-    modify_buffer(b, "http_uri", &http::URI)
+    modify_buffer(b, "http_uri", uri)
 }
 
 /// An old-style modifier: the last content applies to `buffer`.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use margay_app::declare::{KeywordDirection, KeywordKind, NumberCondition};
-use margay_app::{BufferDef, BufferKind, Form};
+use margay_app::{BufferDef, BufferKind};
 
 use super::number;
 use super::{Buffer, Direction, Does, Keyword, Quotes, Takes};
@@ -29,49 +29,59 @@ pub(super) fn keywords() -> &'static [Keyword] {
                     buffers.push((b, Vec::new()));
                     buffers.len() - 1
                 });
-                if let Some((_, protocols)) = buffers.get_mut(place)
-                    && protocols.last() != Some(&p.rule_name)
-                {
-                    protocols.push(p.rule_name);
+                let Some((_, protocols)) = buffers.get_mut(place) else { continue };
+                // The name of a group of protocols comes first.
+                for name in p.headers.first().map(|h| h.0).into_iter().chain([p.rule_name]) {
+                    if !protocols.contains(&name) {
+                        protocols.push(name);
+                    }
                 }
             }
         }
-        all.extend(buffers.into_iter().map(|(b, protocols)| sticky(b, protocols)));
+        all.extend(buffers.into_iter().flat_map(|(b, protocols)| sticky(b, protocols)));
         all
     });
     &ALL
 }
 
-/// Makes the sticky buffer of a name that one or several protocols declare.
-fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> Keyword {
+/// Makes the sticky buffer of a name that one or several protocols declare, and its old modifier.
+fn sticky(b: &'static BufferDef, protocols: Vec<&'static str>) -> impl Iterator<Item = Keyword> {
     let direction = match b.progress {
         [Some(_), None] => Direction::ToServer,
         [None, Some(_)] => Direction::ToClient,
         _ => Direction::Both,
     };
     let names: Vec<&str> = std::iter::once(b.name).chain(b.also.iter().copied()).collect();
-    let multi = b.kind == BufferKind::Multi;
-    Keyword::sticky(names.leak(), buffer(b.name, protocols.leak(), direction, multi, b.form))
+    let buffer = buffer(b, protocols.leak(), direction);
+    let modifier = b.is_modifier.then(|| Keyword::modifier(vec![buffer.internal].leak(), buffer));
+    std::iter::once(Keyword::sticky(names.leak(), buffer)).chain(modifier)
 }
 
-/// Makes a buffer, whose other names follow from its name. It is never freed, like the constant buffers of the tables.
-fn buffer(
-    name: &'static str,
-    protocols: &'static [&'static str],
-    direction: Direction,
-    multi: bool,
-    form: Form,
-) -> &'static Buffer {
+/// Makes a buffer. It is never freed, like the constant buffers of the tables.
+fn buffer(b: &BufferDef, protocols: &'static [&'static str], direction: Direction) -> &'static Buffer {
+    let or = |text: &'static str, other: &[char], with: &str| match text {
+        "" => &*b.name.replace(other, with).leak(),
+        text => text,
+    };
     Box::leak(Box::new(Buffer {
-        name,
-        internal: name.replace('.', "_").leak(),
-        description: name.replace(['.', '_'], " ").leak(),
+        name: b.name,
+        internal: or(b.internal, &['.'], "_"),
+        description: or(b.about, &['.', '_'], " "),
         protocols,
         direction,
-        multi,
-        form,
+        multi: b.kind.is_several(),
+        form: b.form,
+        is_common: b.is_common,
+        needs_flow: b.needs_flow,
+        ignores_flow: b.ignores_flow,
         ..Buffer::PLAIN
     }))
+}
+
+/// The buffer of an option letter of `pcre`.
+pub(super) fn of_letter(letter: char) -> Option<&'static Buffer> {
+    let b = margay_app::ALL.iter().flat_map(|p| p.buffers).find(|b| b.letter == Some(letter))?;
+    super::buffer(b.name).ok()
 }
 
 fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Keyword) -> Keyword {
@@ -85,7 +95,8 @@ fn keyword(p: &'static margay_app::Protocol, k: &'static margay_app::declare::Ke
     match k.kind {
         KeywordKind::Buffer { multi } => {
             let name = k.names.first().copied().unwrap_or_default();
-            Keyword::sticky(k.names, buffer(name, protocols, direction, multi, Form::Any))
+            let kind = if multi { BufferKind::Multi } else { BufferKind::Single };
+            Keyword::sticky(k.names, buffer(&BufferDef { name, kind, ..BufferDef::PLAIN }, protocols, direction))
         }
         kind => Keyword {
             names: k.names,

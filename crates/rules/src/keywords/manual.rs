@@ -4,6 +4,7 @@
 /// Keywords without a match have the page of their table.
 const PAGES: &[(&[&str], &str)] = &[
     (&["http2."], "rules/http2-keywords.html"),
+    (&["http.", "http_"], "rules/http-keywords.html"),
     (&["file.data$", "file_data$"], "rules/http-keywords.html"),
     (&["file"], "rules/file-keywords.html"),
     (&["mdns."], "rules/mdns-keywords.html"),

@@ -264,6 +264,14 @@ pub(crate) fn buffer(name: &str) -> Result<&'static Buffer, Fail> {
     }
 }
 
+/// The buffer that an old modifier means.
+pub(crate) fn modified(name: &str) -> Option<&'static Buffer> {
+    match REGISTRY.get(name)?.does {
+        Does::Modify(buffer) => Some(buffer),
+        _ => None,
+    }
+}
+
 /// Whether a keyword transforms a buffer.
 pub(crate) fn is_transform(k: &Keyword) -> bool {
     transform::KEYWORDS.iter().any(|t| std::ptr::eq(t, k) || t.names == k.names)

@@ -1,7 +1,9 @@
 //! `pcre`: delimiters, options and captures. The expression itself is only checked for its structure; compilation
 //! decides whether it is valid.
 
-use super::{Buffer, Keyword, http};
+use margay_app::Form;
+
+use super::{Buffer, Keyword, declared};
 use crate::ast::{BufferCheck, CaptureKind, Pcre};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
@@ -12,23 +14,11 @@ pub(super) const KEYWORDS: &[Keyword] =
 const M: &str = "detect-pcre";
 
 /// The buffer for an option letter.
-const fn http_buffer(letter: char) -> Option<&'static Buffer> {
-    Some(match letter {
-        'U' => &http::URI,
-        'I' => &http::URI_RAW,
-        'P' => &http::REQUEST_BODY,
-        'Q' => &super::app::FILE_DATA,
-        'H' => &http::HEADER,
-        'D' => &http::HEADER_RAW,
-        'M' => &http::METHOD,
-        'C' => &http::COOKIE,
-        'S' => &http::STAT_CODE,
-        'Y' => &http::STAT_MSG,
-        'V' => &http::USER_AGENT,
-        'W' => &http::HOST,
-        'Z' => &http::HOST_RAW,
-        _ => return None,
-    })
+fn http_buffer(letter: char) -> Option<&'static Buffer> {
+    match letter {
+        'Q' => Some(&super::app::FILE_DATA),
+        letter => declared::of_letter(letter),
+    }
 }
 
 fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
@@ -63,7 +53,7 @@ fn pcre(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             super::need_protocol(b, info.protocols, "pcre");
             let selected = b.current.and_then(|g| b.groups.get(g)).map(|g| g.checks.buffer.as_str());
             // The buffer for Q has two names.
-            let body = is_body(info) && selected == Some(http::RESPONSE_BODY.name);
+            let body = is_body(info) && selected == Some("http.response_body");
             if b.current.is_some() && selected != Some(info.name) && !body {
                 return fail(
                     M,
@@ -144,7 +134,7 @@ fn modifiers(p: &mut Pcre, letters: &str) -> Result<Option<&'static Buffer>, Fai
             }
         }
     }
-    if buffer.is_some_and(|b| b.name == http::HOST.name) && !p.options.contains('i') && has_upper_case(&p.pattern) {
+    if buffer.is_some_and(|b| b.form == Form::Host) && !p.options.contains('i') && has_upper_case(&p.pattern) {
         return fail(
             M,
             "pcre host(\"W\") specified has an uppercase char.  Since the hostname buffer we match against is actually \
