@@ -393,6 +393,10 @@ impl AppSession {
                     }
                     return;
                 }
+                let tcp = cx.flow.proto == 6;
+                if other == AppProto::Failed && tcp && cx.config.recogniser.is_told_in(proto, dir.reverse()) {
+                    self.events |= SessionEvent::OnlyOneDirection.bit();
+                }
                 self.start(cx, proto);
             }
             Recognised::Failed => self.give_up(cx, dir),

@@ -417,6 +417,16 @@ fn the_first_word_of_a_client() {
     }
 }
 
+/// Suricata 8 shows a direction as failed only if the other one was known before, but has the anomaly in both cases.
+#[test]
+fn a_direction_that_fails_first() {
+    let said = [(TO_SERVER, &[0xff; 4096][..]), (TO_CLIENT, &b"SSH-2.0-OpenSSH_9.6\r\n"[..])];
+    let one_direction = SessionEvent::OnlyOneDirection.bit();
+    assert_eq!(sides(TCP, 22, &said), ([AppProto::Unknown, AppProto::Ssh], one_direction, 0));
+    let (shown, events, _) = sides(TCP, 22, &[said[1], said[0]]);
+    assert_eq!((shown, events), ([AppProto::Failed, AppProto::Ssh], one_direction));
+}
+
 #[test]
 fn flows_without_a_protocol_are_counted() {
     let nothing = &[0xff; 4096][..];
