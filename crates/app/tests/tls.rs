@@ -211,6 +211,20 @@ fn a_session() {
     }
 }
 
+/// As in Suricata, the fingerprint of an invalid hello has no MD5.
+#[test]
+fn fingerprints_of_invalid_hellos() {
+    let mut acts = session();
+    let hello = client_hello(b"", &extension(10, &[0, 4, 0, 29, 0, 23]));
+    let cut = record(22, &message(1, &hello[4..hello.len() - 1]));
+    acts[0].1 = cut;
+    let t = run(&acts, usize::MAX, Encryption::TrackOnly);
+    assert_eq!(t.events(), ["handshake_invalid_length"]);
+    assert_eq!(t.buffer("ja3.string", ToServer, 0).as_deref(), Some(&b"771,4865-49199-53"[..]));
+    assert_eq!(t.buffer("ja3.hash", ToServer, 0), None);
+    assert!(t.log().contains(r#""ja3":{"string":"771,4865-49199-53"}"#), "{}", t.log());
+}
+
 /// `tls_cert_valid` is the opposite of `tls_cert_expired`, also before the certificate's time.
 #[test]
 fn a_certificate_is_expired_or_valid() {

@@ -62,7 +62,7 @@ pub(super) fn buffer<'a>(
         Buffer::RandomBytes => hello?.random()?.get(4..)?,
         Buffer::SubjectAltName => certificate?.names.get(index)?,
         Buffer::Alpn => hello?.alpns().nth(index)?,
-        Buffer::Ja3Hash | Buffer::Ja3sHash => side.ja3(dir)?.1.as_bytes(),
+        Buffer::Ja3Hash | Buffer::Ja3sHash => side.ja3(dir)?.1?.as_bytes(),
         Buffer::Ja3String | Buffer::Ja3sString => side.ja3(dir)?.0.as_bytes(),
         Buffer::Ja4Hash => {
             ja::ja4(hello.filter(|_| tx.ja4)?, b't', scratch);

@@ -76,7 +76,9 @@ pub(super) fn log(tx: &TlsTx, json: &mut Json, options: &LogOptions, what: LogFo
             && let Some((string, hash)) = tx.side(dir).ja3(dir)
         {
             json.object(key);
-            json.str("hash", hash);
+            if let Some(hash) = hash {
+                json.str("hash", hash);
+            }
             json.str("string", string);
             json.end_object();
         }

@@ -10,7 +10,8 @@ use super::tx::TlsTx;
 pub(super) fn answer(tx: &TlsTx, protocol: &str, what: &str) -> Option<Answer> {
     let ja3 = |dir: Direction, hash: bool| {
         let both = tx.side(dir).ja3(dir);
-        both.map_or(Answer::Nothing, |(string, md5)| Answer::text(if hash { md5 } else { string }))
+        let text = both.and_then(|(string, md5)| if hash { md5 } else { Some(string) });
+        text.map_or(Answer::Nothing, Answer::text)
     };
     Some(match (protocol, what) {
         ("tls" | "ja3", "get") => Answer::Bool(true),

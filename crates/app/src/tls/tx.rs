@@ -46,8 +46,8 @@ pub struct Side {
 }
 
 impl Side {
-    /// JA3, or JA3S, and its MD5.
-    pub fn ja3(&self, dir: Direction) -> Option<(&str, &str)> {
+    /// JA3, or JA3S, and its MD5. As in Suricata, an invalid hello has no MD5.
+    pub fn ja3(&self, dir: Direction) -> Option<(&str, Option<&str>)> {
         let hello = self.hello.as_ref().filter(|_| self.ja3_wanted)?;
         let (string, hash) = self.ja3.get_or_init(|| {
             let (mut string, mut hash) = (Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ impl Side {
             let text = |v| String::from_utf8(v).unwrap_or_default();
             (text(string), text(hash))
         });
-        Some((string, hash))
+        Some((string, Some(hash.as_str()).filter(|_| hello.read_to().1)))
     }
 }
 
