@@ -114,6 +114,10 @@ impl Call {
 
     /// Adds a message of a direction, without its header. `None` if it is too short; it is counted nevertheless.
     pub(crate) fn message(&mut self, with: &mut Association, dir: Direction, h: Header, body: &[u8]) -> Option<()> {
+        if !self.carried {
+            // As in Suricata, the last message's version.
+            self.minor = h.minor;
+        }
         let side = self.side_mut(dir);
         side.kind = Some(h.kind);
         side.little = h.little;
@@ -189,10 +193,11 @@ impl Call {
                 json.item_object();
                 json.str("uuid", &i.uuid.to_string());
                 json.str("version", &format!("{}.{}", i.version.0, i.version.1));
-                // A request implies that the server accepted the interface.
-                if let Some(result) = i.result.filter(|_| request.kind != Some(kind::REQUEST)) {
+                // A request implies that the server accepted the interface. Without an answer, Suricata shows 0.
+                let result = if carried { i.result } else { Some(i.result.unwrap_or(0)) };
+                if let Some(result) = result.filter(|_| request.kind != Some(kind::REQUEST)) {
                     let [low, high] = result.to_le_bytes();
-                    json.uint("ack_result", u64::from(low));
+                    json.uint("ack_result", u64::from(if carried { u16::from(low) } else { result }));
                     // Suricata uses this name for the result's upper byte, and does not show the reason.
                     if carried {
                         json.uint("ack_reason", u64::from(high));

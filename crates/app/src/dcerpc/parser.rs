@@ -195,7 +195,8 @@ impl DcerpcParser {
             if rest.len() < HEADER {
                 break;
             }
-            let Some(h) = Header::read(rest) else {
+            let header = if side.lost { Header::read(rest) } else { Header::read_loosely(rest) };
+            let Some(h) = header else {
                 if side.lost {
                     // Data that does not begin with a message is skipped.
                     at = data.len();

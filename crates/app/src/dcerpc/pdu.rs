@@ -79,8 +79,15 @@ pub(crate) struct Header {
 impl Header {
     /// Reads a header; `None` if it is too short or invalid.
     pub(crate) fn read(data: &[u8]) -> Option<Header> {
-        let &[version, minor, kind, flags, order, float, _, _, rest @ ..] = data.first_chunk::<HEADER>()?;
-        if version != 5 || minor > 1 || kind > kind::ORPHANED || order & 0xee != 0 || float > 3 {
+        let &[_, minor, kind, _, order, float, ..] = data.first_chunk::<HEADER>()?;
+        let valid = minor <= 1 && kind <= kind::ORPHANED && order & 0xee == 0 && float <= 3;
+        if valid { Header::read_loosely(data) } else { None }
+    }
+
+    /// As [`Header::read`]; on a known connection, Suricata accepts every minor version, type and representation.
+    pub(crate) fn read_loosely(data: &[u8]) -> Option<Header> {
+        let &[version, minor, kind, flags, order, _, _, _, rest @ ..] = data.first_chunk::<HEADER>()?;
+        if version != 5 {
             return None;
         }
         let little = order & 0x10 != 0;

@@ -112,6 +112,27 @@ impl Talk {
     }
 }
 
+/// As in Suricata: a known connection is not checked for the minor version and the representation again, the last message's
+/// version is shown, and an interface without an answer has the result 0.
+#[test]
+fn what_is_accepted() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(3));
+    assert_eq!(t.logs()[0].matches("\"ack_result\":0").count(), 2);
+    let mut ack = bind_ack();
+    (ack[1], ack[4], ack[5]) = (1, 0x30, 9);
+    let results = ack.len() - 24;
+    ack[results + 1] = 1;
+    assert_eq!(t.say(ToClient, &ack), Outcome::More);
+    assert!(
+        t.logs()[0].contains("\"ack_result\":258") && t.logs()[0].contains("\"rpc_version\":\"5.1\""),
+        "{:?}",
+        t.logs()
+    );
+    ack[0] = 4;
+    assert_eq!(t.say(ToClient, &ack), Outcome::Failed);
+}
+
 #[test]
 fn a_call() {
     let mut t = Talk::new(6);
