@@ -137,7 +137,7 @@ pub(super) struct SmbParser {
     pub first_negotiation: Option<u64>,
     /// Whether a direction sent anything.
     spoke: [bool; 2],
-    /// Too many transactions wait for a side that is not seen.
+    /// Too many transactions wait for a side that is not seen, or the data is not SMB: the parser gives up.
     stuck: bool,
     budgets: [Budget; 2],
 }
@@ -403,9 +403,11 @@ impl SmbParser {
     fn length(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Step {
         let Some(&[kind, a, b, c]) = rest.first_chunk::<LENGTH>() else { return Step::More };
         if !matches!(kind, 0 | 0x81..=0x85) {
-            self.report(cx, dir, 1, None, Event::MalformedData);
-            self.side(dir).state = State::Lost(0);
-            return Step::Used(0);
+            match rest.get(LENGTH + 1..LENGTH + 4) {
+                None => return Step::More,
+                Some(b"SMB") => {}
+                Some(_) => return self.alien(dir),
+            }
         }
         let len = u32::from_be_bytes([0, a, b, c]);
         let frames = &mut cx.shared.frames;
@@ -434,9 +436,7 @@ impl SmbParser {
             if !whole {
                 return Step::More;
             }
-            self.report(cx, dir, 1, None, Event::MalformedData);
-            self.side(dir).state = State::Skip(left);
-            return Step::Used(0);
+            return self.alien(dir);
         };
         match magic {
             b"\xffSMB" => self.smb1(cx, dir, at, rest, whole),
@@ -446,12 +446,23 @@ impl SmbParser {
                 self.side(dir).state = State::Skip(left);
                 Step::Used(0)
             }
-            _ => {
-                self.report(cx, dir, 1, None, Event::MalformedData);
+            [_, b'S', b'M', b'B'] => {
                 self.side(dir).state = State::Skip(left);
                 Step::Used(0)
             }
+            _ => self.alien(dir),
         }
+    }
+
+    /// Gives up on a flow that does not continue as SMB. As in Suricata, the event belongs to the last transaction.
+    fn alien(&mut self, dir: Direction) -> Step {
+        self.stuck = true;
+        let last = self.txs.range().end.saturating_sub(1);
+        if let Some(tx) = self.get(last) {
+            tx.event(Event::MalformedData);
+            tx.base.touch(dir);
+        }
+        Step::More
     }
 
     /// Skips a message that is too long to buffer.
@@ -527,7 +538,8 @@ impl Parser for SmbParser {
             }
             match self.step(cx, dir, at, rest) {
                 Step::Used(n) => at += n,
-                Step::More => break,
+                Step::More if !self.stuck => break,
+                Step::More => {}
             }
             if self.stuck {
                 return Parsed { consumed: at.min(data.len()), outcome: Outcome::Failed };

@@ -317,6 +317,9 @@ impl SmbParser {
         if h.command == command::NEGOTIATE {
             // Before session setup there is neither session nor tree, whatever the client sends.
             (tx.session, tx.tree) = (0, 0);
+        } else if h.command == command::TREE_CONNECT_ANDX {
+            // The response names the tree.
+            tx.tree = 0;
         }
         let id = self.make(cx, tx)?;
         if h.command == command::NEGOTIATE {

@@ -446,20 +446,29 @@ fn what_is_odd() {
     t.say(ToServer, &tree_response(1, 1, 1));
     t.say(ToClient, &tree(1, "x"));
     t.say(ToServer, &record(b"\xfeSMB short"));
-    t.say(ToServer, &record(b"neither of these"));
-    t.say(ToServer, b"\x77nothing");
-    let all = [
-        Event::ResponseToServer,
-        Event::RequestToClient,
-        Event::MalformedData,
-        Event::MalformedData,
-        Event::MalformedData,
-    ];
+    let all = [Event::ResponseToServer, Event::RequestToClient, Event::MalformedData];
     for (tx, event) in all.into_iter().enumerate() {
         assert!(t.has(tx as u64, event), "{event:?}");
     }
+    // Other dialects and other kinds of records are skipped.
+    t.say(ToServer, &record(b"\xf0SMB of the future"));
+    t.say(ToServer, &[&[0x77][..], &record(b"\xfeSMB")[1..]].concat());
     t.say(ToServer, &tree(2, "\\\\srv\\again"));
-    assert!(t.logs()[5].contains("again"), "{:?}", t.logs());
+    assert!(t.logs()[3].contains("again"), "{:?}", t.logs());
+    assert_eq!(t.logs().len(), 4);
+}
+
+/// Parsing ends, and the last transaction has the event.
+#[test]
+fn what_is_not_smb() {
+    for bytes in [record(b"neither of these"), record(b"SMB"), b"\x77\0\0\x08nothing".to_vec()] {
+        for dir in [ToServer, ToClient] {
+            let mut t = Talk::connected();
+            assert!(!t.has(1, Event::MalformedData));
+            t.say(dir, &bytes);
+            assert_eq!((t.outcome, t.has(1, Event::MalformedData), t.logs().len()), (Outcome::Failed, true, 2));
+        }
+    }
 }
 
 #[test]
