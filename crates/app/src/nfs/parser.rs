@@ -316,7 +316,9 @@ impl Nfs {
         whole: bool,
         at: Option<usize>,
     ) -> (State, bool) {
-        let next = match Rpc::read(message) {
+        let rpc = Rpc::read(message);
+        let legible = rpc.is_some();
+        let next = match rpc {
             Some(Rpc::Call(call)) if dir == TS => {
                 if let Some(at) = at.filter(|_| whole) {
                     frames::call(turn, call.version, at, message, call.args.len());
@@ -338,6 +340,8 @@ impl Nfs {
             Some(next) => (next, true),
             // The missing end may be the cause.
             None if !whole => (State::Skip, true),
+            // As in Suricata, a message without a valid header is no transaction.
+            None if !legible => (State::Skip, false),
             None => {
                 let tx = turn.one_way(dir, Exchange::new(0, 0, be32(message, 0).unwrap_or(0), Auth::default()));
                 tx.event(Event::MalformedData as u8);

@@ -287,6 +287,13 @@ fn what_is_odd() {
     // A string that exceeds the message.
     talk.client(&record(&call(2, 3, 3, &[opaque(b"d"), word(900)])));
     assert_eq!(talk.events(), ["nonexisting_version", "malformed_data"]);
+    // A message that is neither a call nor a reply, and a call of another version of RPC, are no transactions.
+    for (at, byte) in [(7, 2), (11, 3)] {
+        let mut other = call(3, 3, 1, &[opaque(b"h")]);
+        other[at] = byte;
+        talk.client(&record(&other));
+    }
+    assert_eq!((talk.events().len(), talk.txs().len()), (2, 2));
     // Another program, and a reply without a call.
     let mut other = call(3, 3, 1, &[]);
     other[15] = 0xcb;
