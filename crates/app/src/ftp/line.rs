@@ -14,9 +14,8 @@ pub(super) enum Line<'a> {
     More,
 }
 
-/// The first line of `data`, up to `limit` bytes. `scan` is the offset up to which there is no line end; with `end`, no more
-/// data follows.
-pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool) -> Line<'a> {
+/// The first line of `data`, up to `limit` bytes. `scan` is the offset up to which there is no line end.
+pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize) -> Line<'a> {
     let window = data.get(..limit.saturating_add(1)).unwrap_or(data);
     let from = (*scan).min(window.len());
     match memchr::memchr(b'\n', window.get(from..).unwrap_or(&[])) {
@@ -25,7 +24,6 @@ pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize, end: bool
             Line::Whole(line.strip_suffix(b"\r").unwrap_or(line), from + i + 1)
         }
         None if data.len() > limit => Line::TooLong(data.get(..limit).unwrap_or(data)),
-        None if end && !data.is_empty() => Line::Whole(data.strip_suffix(b"\r").unwrap_or(data), data.len()),
         None => {
             *scan = window.len();
             Line::More
@@ -181,15 +179,14 @@ mod tests {
     #[test]
     fn lines() {
         let mut scan = 0;
-        assert_eq!(next(b"QUI", &mut scan, 10, false), Line::More);
+        assert_eq!(next(b"QUI", &mut scan, 10), Line::More);
         assert_eq!(scan, 3);
-        assert_eq!(next(b"QUIT\r\nX", &mut scan, 10, false), Line::Whole(b"QUIT", 6));
-        assert_eq!(next(b"A\n", &mut 0, 10, false), Line::Whole(b"A", 2));
-        assert_eq!(next(b"0123456789\n", &mut 0, 10, false), Line::Whole(b"0123456789", 11));
-        assert_eq!(next(b"0123456789\r\n", &mut 0, 10, false), Line::TooLong(b"0123456789"));
-        assert_eq!(next(b"01234567890", &mut 0, 10, false), Line::TooLong(b"0123456789"));
-        assert_eq!(next(b"QUIT", &mut 4, 10, true), Line::Whole(b"QUIT", 4));
-        assert_eq!(next(b"", &mut 0, 10, true), Line::More);
+        assert_eq!(next(b"QUIT\r\nX", &mut scan, 10), Line::Whole(b"QUIT", 6));
+        assert_eq!(next(b"A\n", &mut 0, 10), Line::Whole(b"A", 2));
+        assert_eq!(next(b"0123456789\n", &mut 0, 10), Line::Whole(b"0123456789", 11));
+        assert_eq!(next(b"0123456789\r\n", &mut 0, 10), Line::TooLong(b"0123456789"));
+        assert_eq!(next(b"01234567890", &mut 0, 10), Line::TooLong(b"0123456789"));
+        assert_eq!(next(b"", &mut 0, 10), Line::More);
     }
 
     #[test]

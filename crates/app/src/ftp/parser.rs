@@ -338,7 +338,7 @@ impl Parser for FtpParser {
                 at += end.map_or(rest.len(), |i| i + 1);
                 continue;
             }
-            let (line, used, too_long) = match line::next(rest, &mut self.side(dir).scan, limit, cx.end) {
+            let (line, used, too_long) = match line::next(rest, &mut self.side(dir).scan, limit) {
                 Line::More => break,
                 Line::Whole(line, used) => (line, used, false),
                 Line::TooLong(line) => (line, line.len(), true),
@@ -367,7 +367,8 @@ impl Parser for FtpParser {
             }
             self.open = self.txs.next();
         }
-        Parsed::used(at)
+        // As in Suricata, a line without its end is ignored.
+        Parsed::used(if cx.end { data.len() } else { at })
     }
 
     /// A gap makes the line around it unusable.

@@ -273,11 +273,12 @@ fn a_server_cannot_make_a_transaction_large() {
 
 #[test]
 fn the_end() {
-    let mut t = Talk::of(&[(ToServer, "PWD\r\n")]);
-    t.feed(ToServer, "QUIT", true);
-    t.feed(ToClient, "257 /", true);
+    let mut t = Talk::of(&[(ToServer, "PWD\r\nQUIT\r\n")]);
+    // Lines without an end are ignored.
+    t.feed(ToServer, "NOOP", true);
+    t.feed(ToClient, "257 /\r\n221 ", true);
     assert!(t.log(0).contains(r#""reply":["/"]"#));
-    assert_eq!([0, 1].map(|i| t.tx(i).base().progress), [[2, 2]; 2]);
+    assert_eq!((t.parser.txs().count(), [0, 1].map(|i| t.tx(i).base().progress)), (2, [[2, 2]; 2]));
     assert_eq!([0, 1].map(|i| t.tx(i).number(REPLY_RECEIVED, ToClient, 0)), [Some(1), Some(0)]);
 }
 
