@@ -41,7 +41,7 @@ pub(crate) struct Element<'a> {
 impl<'a> Element<'a> {
     /// A reader of the contents.
     pub(crate) const fn inside(self) -> Reader<'a> {
-        Reader { rest: self.body }
+        Reader::new(self.body)
     }
 }
 
@@ -49,12 +49,20 @@ impl<'a> Element<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
+    /// The bits of a tag that must be as expected.
+    mask: u8,
 }
 
 impl<'a> Reader<'a> {
     /// From the beginning of `data`.
     pub(crate) const fn new(data: &'a [u8]) -> Reader<'a> {
-        Reader { rest: data }
+        Reader { rest: data, mask: 0xff }
+    }
+
+    /// As [`Reader::new`], but an element may have another class than expected: Suricata does not compare it in Kerberos and
+    /// SNMP.
+    pub(crate) const fn of_any_class(data: &'a [u8]) -> Reader<'a> {
+        Reader { rest: data, mask: 0x3f }
     }
 
     /// Whether nothing is left.
@@ -96,12 +104,54 @@ impl<'a> Reader<'a> {
 
     /// The contents of the next element, if it has this tag.
     pub(crate) fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
-        if self.tag() == Some(tag) { self.element().map(|e| e.body) } else { None }
+        self.take_masked(tag, self.mask)
+    }
+
+    /// As [`Reader::take`], with the primitive or the constructed form.
+    pub(crate) fn take_in_any_form(&mut self, tag: u8) -> Option<&'a [u8]> {
+        self.take_masked(tag, self.mask & 0xdf)
+    }
+
+    fn take_masked(&mut self, tag: u8, mask: u8) -> Option<&'a [u8]> {
+        if self.tag()? & mask == tag & mask { self.element().map(|e| e.body) } else { None }
+    }
+
+    /// Reads an element's tag and length, but not its contents; the length may be indefinite.
+    pub(crate) fn head(&mut self) -> Option<u8> {
+        let (tag, rest) = self.identifier()?;
+        let n = if rest.first() == Some(&0x80) { 1 } else { length(rest).ok()?.1 };
+        self.rest = rest.get(n..)?;
+        Some(tag)
+    }
+
+    /// The number of elements that are left, if they fill the data and sequences are filled likewise, down to `depth` levels.
+    pub(crate) fn count(mut self, depth: u8) -> Option<usize> {
+        let mut n = 0;
+        while !self.is_empty() {
+            let element = self.element()?;
+            let fits = match element.tag & 0xdf {
+                // BOOLEAN (section 8.2), and ENUMERATED, to the extent that Suricata reads it.
+                0x01 => element.body.len() == 1,
+                0x0a => (1..=4).contains(&element.body.len()),
+                0x10 if element.tag == SEQUENCE && depth > 0 => element.inside().count(depth - 1).is_some(),
+                _ => true,
+            };
+            if !fits {
+                return None;
+            }
+            n += 1;
+        }
+        Some(n)
     }
 
     /// A reader of the next element's contents, if it has this tag.
     pub(crate) fn enter(&mut self, tag: u8) -> Option<Reader<'a>> {
-        self.take(tag).map(Reader::new)
+        self.take(tag).map(|rest| Reader { rest, mask: self.mask })
+    }
+
+    /// As [`Reader::enter`], with the primitive or the constructed form.
+    pub(crate) fn enter_in_any_form(&mut self, tag: u8) -> Option<Reader<'a>> {
+        self.take_in_any_form(tag).map(|rest| Reader { rest, mask: self.mask })
     }
 
     /// An integer with this tag, of at most eight bytes.

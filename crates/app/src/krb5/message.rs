@@ -1,11 +1,13 @@
 //! Messages (RFC 4120 section 5): the parts that events and rules need.
 
-use crate::ber::{INTEGER, Reader, SEQUENCE, integer};
+use crate::ber::{INTEGER, OCTETS, Reader, SEQUENCE, integer, length};
 
 /// The limit of components in a principal's name. Most names have two or three.
 const COMPONENTS_MAX: usize = 64;
-/// The version of the protocol.
-const VERSION: i64 = 5;
+/// `BIT STRING`, `GeneralizedTime` and `GeneralString`.
+const BITS: u8 = 0x03;
+const TIME: u8 = 0x18;
+const STRING: u8 = 0x1b;
 
 /// The type of a message: the number of its application tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,13 +59,13 @@ pub(super) struct Name {
 }
 
 impl Name {
-    fn read(body: &[u8]) -> Option<Name> {
-        let fields = Fields::read(body)?;
-        integer(Reader::new(fields.0[0]?).take(INTEGER)?)?;
-        let mut list = Reader::new(fields.0[1]?).enter(SEQUENCE)?;
+    fn read(mut inside: Reader<'_>) -> Option<Name> {
+        let mut fields = inside.enter_in_any_form(SEQUENCE)?;
+        signed(&mut explicit(&mut fields, 0)?)?;
+        let mut list = explicit(&mut fields, 1)?.enter_in_any_form(SEQUENCE)?;
         let mut name = Name::default();
         while !list.is_empty() {
-            let component = list.element()?.body;
+            let component = list.take(STRING)?;
             if name.ends.len() < COMPONENTS_MAX {
                 if !name.ends.is_empty() {
                     name.joined.push(b'/');
@@ -101,53 +103,99 @@ pub(super) struct Message {
     pub(super) ticket_encryption: Option<i32>,
 }
 
-/// The fields of a sequence, by context tag. Other elements and higher tags are ignored; of two with the same tag, the first
-/// counts.
-struct Fields<'a>([Option<&'a [u8]>; 12]);
+/// A field with a context tag; data after its element is ignored.
+fn explicit<'a>(fields: &mut Reader<'a>, number: u8) -> Option<Reader<'a>> {
+    // Of the classes, Suricata refuses only the universal one.
+    fields.tag().filter(|tag| tag & 0xc0 != 0)?;
+    fields.enter(0xa0 | number)
+}
 
-impl<'a> Fields<'a> {
-    /// Reads `body`, which is a sequence.
-    fn read(body: &'a [u8]) -> Option<Fields<'a>> {
-        let mut inside = Reader::new(body).enter(SEQUENCE)?;
-        let mut fields = Fields([None; 12]);
-        while !inside.is_empty() {
-            let element = inside.element()?;
-            if let Some(field) = fields.0.get_mut(usize::from(element.tag ^ 0xa0)) {
-                field.get_or_insert(element.body);
-            }
-        }
-        Some(fields)
-    }
-
-    fn number(&self, field: usize) -> Option<i64> {
-        Reader::new((*self.0.get(field)?)?).integer(INTEGER)
-    }
-
-    fn text(&self, field: usize) -> Option<Box<[u8]>> {
-        Some(Reader::new((*self.0.get(field)?)?).element()?.body.into())
-    }
-
-    /// A name; `Err` if it is invalid.
-    fn name(&self, field: usize) -> Result<Option<Name>, ()> {
-        self.0.get(field).copied().flatten().map(|body| Name::read(body).ok_or(())).transpose()
-    }
-
-    /// Encryption type of encrypted data (section 5.2.9).
-    fn encryption(&self, field: usize) -> Option<i32> {
-        i32::try_from(Fields::read((*self.0.get(field)?)?)?.number(0)?).ok()
+/// A field that may be missing; `None` if it is invalid.
+fn optional<'a, T>(
+    fields: &mut Reader<'a>,
+    number: u8,
+    read: impl FnOnce(Reader<'a>) -> Option<T>,
+) -> Option<Option<T>> {
+    match fields.tag() {
+        Some(tag) if tag & 0x3f == 0x20 | number => Some(Some(read(explicit(fields, number)?)?)),
+        _ => Some(None),
     }
 }
 
+/// An `Int32`.
+fn signed(inside: &mut Reader<'_>) -> Option<i32> {
+    let body = inside.take(INTEGER)?;
+    // X.690 section 8.3.2: no zeros in front.
+    let padded = matches!(body, [0, second, ..] if *second < 0x80);
+    if padded { None } else { i32::try_from(integer(body)?).ok() }
+}
+
+/// A `UInt32`.
+fn unsigned(mut inside: Reader<'_>) -> Option<u32> {
+    let body = inside.take(INTEGER)?;
+    let padded = matches!(body, [0, second, ..] if *second < 0x80);
+    if padded { None } else { u32::try_from(integer(body)?).ok() }
+}
+
+/// A `Realm`.
+fn realm(mut inside: Reader<'_>) -> Option<Box<[u8]>> {
+    Some(inside.take(STRING)?.into())
+}
+
+/// A `KerberosTime` (section 5.2.3).
+fn time(mut inside: Reader<'_>) -> Option<()> {
+    let text = inside.take_in_any_form(TIME)?;
+    (text.len() == 15 && text.ends_with(b"Z") && text.iter().all(|b| (0x20..0x80).contains(b))).then_some(())
+}
+
+/// The contents of a bit string: unused bits are zero.
+fn bits(body: &[u8]) -> Option<()> {
+    let (&unused, bits) = body.split_first()?;
+    let last = bits.last().copied().unwrap_or(0);
+    (unused < 8 && (unused == 0 || !bits.is_empty()) && last.trailing_zeros() >= u32::from(unused)).then_some(())
+}
+
+/// A sequence whose elements `read` accepts.
+fn sequence(mut inside: Reader<'_>, mut read: impl FnMut(&mut Reader<'_>) -> Option<()>) -> Option<()> {
+    let mut list = inside.enter_in_any_form(SEQUENCE)?;
+    while !list.is_empty() {
+        read(&mut list)?;
+    }
+    Some(())
+}
+
+/// `SEQUENCE OF PA-DATA` (section 5.2.7).
+fn padata(inside: Reader<'_>) -> Option<()> {
+    sequence(inside, |list| {
+        let mut fields = list.enter_in_any_form(SEQUENCE)?;
+        signed(&mut explicit(&mut fields, 1)?)?;
+        explicit(&mut fields, 2)?.element().map(|_| ())
+    })
+}
+
+/// The encryption type of encrypted data (section 5.2.9).
+fn encryption(mut inside: Reader<'_>) -> Option<i32> {
+    let mut fields = inside.enter_in_any_form(SEQUENCE)?;
+    let kind = signed(&mut explicit(&mut fields, 0)?)?;
+    optional(&mut fields, 1, unsigned)?;
+    explicit(&mut fields, 2)?.take(OCTETS)?;
+    Some(kind)
+}
+
 impl Message {
-    /// Reads a complete message; `None` if it is invalid, or of a type that other protocols carry.
+    /// The type of a message, which may be invalid otherwise.
+    pub(super) fn kind(data: &[u8]) -> Option<Kind> {
+        let tag = *data.first()?;
+        length(data.get(1..)?).ok()?;
+        Kind::of(tag | 0x20)
+    }
+
+    /// Reads a complete message; `None` if it is invalid, or of a type that other protocols carry. The fields have to be in
+    /// order. Data after the last one is ignored.
     pub(super) fn read(data: &[u8]) -> Option<Message> {
         let outer = Reader::new(data).element()?;
         let kind = Kind::of(outer.tag)?;
-        let fields = Fields::read(outer.body)?;
-        let version = if kind.is_request() { fields.number(1) } else { fields.number(0) };
-        if version != Some(VERSION) {
-            return None;
-        }
+        let mut fields = Reader::of_any_class(outer.body).enter_in_any_form(SEQUENCE)?;
         let mut message = Message {
             kind,
             error: None,
@@ -157,33 +205,60 @@ impl Message {
             encryption: None,
             ticket_encryption: None,
         };
+        // The version and the type; Suricata accepts any.
+        let first = u8::from(kind.is_request());
+        unsigned(explicit(&mut fields, first)?)?;
+        unsigned(explicit(&mut fields, first + 1)?)?;
         match kind {
-            // Section 5.4.1.
-            Kind::AsReq | Kind::TgsReq => {
-                let body = Fields::read(fields.0[4]?)?;
-                message.cname = body.name(1).ok()?;
-                message.realm = Some(body.text(2)?);
-                message.sname = body.name(3).ok()?;
-            }
-            // Section 5.4.2.
-            Kind::AsRep | Kind::TgsRep => {
-                message.realm = Some(fields.text(3)?);
-                message.cname = Some(fields.name(4).ok()??);
-                // Section 5.3.
-                let ticket = Fields::read(Reader::new(fields.0[5]?).take(0x61)?)?;
-                message.sname = Some(ticket.name(2).ok()??);
-                message.ticket_encryption = Some(ticket.encryption(3)?);
-                message.encryption = Some(fields.encryption(6)?);
-            }
-            // Section 5.9.1.
-            Kind::Error => {
-                message.error = Some(i32::try_from(fields.number(6)?).ok()?);
-                message.realm = fields.text(7);
-                message.cname = fields.name(8).ok()?;
-                message.sname = Some(fields.name(10).ok()??);
-            }
+            Kind::AsReq | Kind::TgsReq => message.request(fields)?,
+            Kind::AsRep | Kind::TgsRep => message.reply(fields)?,
+            Kind::Error => message.failure(fields)?,
         }
         Some(message)
+    }
+
+    /// Section 5.4.1.
+    fn request(&mut self, mut fields: Reader<'_>) -> Option<()> {
+        optional(&mut fields, 3, padata)?;
+        let mut body = explicit(&mut fields, 4)?.enter_in_any_form(SEQUENCE)?;
+        bits(explicit(&mut body, 0)?.take(BITS)?)?;
+        self.cname = optional(&mut body, 1, Name::read)?;
+        self.realm = Some(realm(explicit(&mut body, 2)?)?);
+        self.sname = optional(&mut body, 3, Name::read)?;
+        optional(&mut body, 4, time)?;
+        time(explicit(&mut body, 5)?)?;
+        optional(&mut body, 6, time)?;
+        unsigned(explicit(&mut body, 7)?)?;
+        sequence(explicit(&mut body, 8)?, |list| signed(list).map(|_| ()))
+    }
+
+    /// Section 5.4.2, and 5.3 for the ticket.
+    fn reply(&mut self, mut fields: Reader<'_>) -> Option<()> {
+        optional(&mut fields, 2, padata)?;
+        self.realm = Some(realm(explicit(&mut fields, 3)?)?);
+        self.cname = Some(Name::read(explicit(&mut fields, 4)?)?);
+        let mut ticket = explicit(&mut fields, 5)?.enter(0x61)?.enter_in_any_form(SEQUENCE)?;
+        unsigned(explicit(&mut ticket, 0)?)?;
+        realm(explicit(&mut ticket, 1)?)?;
+        self.sname = Some(Name::read(explicit(&mut ticket, 2)?)?);
+        self.ticket_encryption = Some(encryption(explicit(&mut ticket, 3)?)?);
+        self.encryption = Some(encryption(explicit(&mut fields, 6)?)?);
+        Some(())
+    }
+
+    /// Section 5.9.1.
+    fn failure(&mut self, mut fields: Reader<'_>) -> Option<()> {
+        let micros = |inside: Reader<'_>| unsigned(inside).filter(|n| *n < 1_000_000);
+        optional(&mut fields, 2, time)?;
+        optional(&mut fields, 3, micros)?;
+        time(explicit(&mut fields, 4)?)?;
+        micros(explicit(&mut fields, 5)?)?;
+        self.error = Some(signed(&mut explicit(&mut fields, 6)?)?);
+        self.realm = optional(&mut fields, 7, realm)?;
+        self.cname = optional(&mut fields, 8, Name::read)?;
+        realm(explicit(&mut fields, 9)?)?;
+        self.sname = Some(Name::read(explicit(&mut fields, 10)?)?);
+        Some(())
     }
 
     pub(super) fn held(&self) -> usize {

@@ -6,7 +6,7 @@ mod names;
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
-use crate::ber;
+use crate::ber::{self, Reader};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Framing, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, NumberCondition, Protocol, Setting, Unit};
@@ -18,6 +18,10 @@ use message::{Kind, Message, Name};
 
 /// The longest message over TCP that is parsed; longer ones are skipped. Tickets with many groups reach tens of kilobytes.
 const MESSAGE_MAX: usize = 256 << 10;
+/// The version of the protocol.
+const VERSION: u8 = 5;
+/// The most bytes that precede the version's end: three tags with lengths of five bytes, and the number.
+const HEADS_MAX: usize = 3 * 6 + 3;
 /// Size of the length before a message over TCP.
 const RECORD_MARK: usize = 4;
 const MAX_TX: usize = 0;
@@ -107,20 +111,27 @@ fn number_of(n: i32) -> u64 {
     u64::from(n.cast_unsigned())
 }
 
-/// Checks for an application tag that contains a sequence.
+/// Checks for an application tag with a sequence that begins with the version.
 fn probe_udp(_: Direction, data: &[u8]) -> Probed {
     let Some(&tag) = data.first() else { return Probed::More };
-    if tag & 0xe0 != 0x60 {
+    if tag & 0xc0 != 0x40 || tag & 0x1f == 0x1f {
         return Probed::No;
     }
-    match ber::length(data.get(1..).unwrap_or(&[])) {
-        Ok((_, n)) => match data.get(1 + n) {
-            Some(&ber::SEQUENCE) => Probed::Yes { reverse: false },
-            Some(_) => Probed::No,
-            None => Probed::More,
-        },
-        Err(true) => Probed::More,
-        Err(false) => Probed::No,
+    let mut reader = Reader::new(data);
+    let begins = |reader: &mut Reader<'_>| {
+        reader.head()?;
+        if reader.tag()? != ber::SEQUENCE {
+            return Some(false);
+        }
+        reader.head()?;
+        reader.head()?;
+        Some(reader.tag()? == ber::INTEGER && reader.take(ber::INTEGER)? == [VERSION])
+    };
+    match begins(&mut reader) {
+        Some(true) => Probed::Yes { reverse: false },
+        Some(false) => Probed::No,
+        None if data.len() < HEADS_MAX => Probed::More,
+        None => Probed::No,
     }
 }
 
@@ -156,8 +167,6 @@ impl Conversation for Krb5 {
             return if end { Framing::Skip(data.len()) } else { Framing::More };
         };
         match u32::from_be_bytes(*mark) as usize {
-            // The highest bit is reserved for extensions, and none exist (section 7.2.2).
-            0x8000_0000.. => Framing::Broken,
             len if len > MESSAGE_MAX => Framing::Pass((RECORD_MARK + len) as u64),
             len if end && data.len() < RECORD_MARK + len => Framing::Skip(data.len()),
             len => Framing::Message(RECORD_MARK + len),
@@ -166,13 +175,12 @@ impl Conversation for Krb5 {
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
         let message = if self.tcp { message.get(RECORD_MARK..).unwrap_or_default() } else { message };
+        // Even an invalid request is named by the error that answers it.
+        if let Some(kind) = Message::kind(message).filter(|k| k.is_request()) {
+            self.request = Some(kind);
+        }
         let Some(message) = Message::read(message) else { return Outcome::More };
-        let request = if message.kind.is_request() {
-            self.request = Some(message.kind);
-            None
-        } else {
-            self.request.take()
-        };
+        let request = if message.kind.is_request() { None } else { self.request.take() };
         let weak = message.encryption.is_some_and(is_weak);
         let tx = turn.one_way(dir, Exchange { dir, message, request });
         if weak {

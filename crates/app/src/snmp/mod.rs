@@ -3,7 +3,7 @@
 use margay_flow::{Direction, FlowCore};
 use margay_json::Json;
 
-use crate::ber::{self, INTEGER, OCTETS, OID, Reader, SEQUENCE};
+use crate::ber::{self, INTEGER, OCTETS, Reader, SEQUENCE};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::conversation::{Content, Conversation, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Protocol};
@@ -48,6 +48,8 @@ const TRAP_WORDS: &[(&str, u64)] = &[
 const ERRORS: &[&str] = &["NoError", "TooBig", "NoSuchName", "BadValue", "ReadOnly", "GenErr"];
 /// The user-based security model (RFC 3414 section 2.4).
 const USM: u32 = 3;
+/// Levels of elements that protocol detection looks at.
+const DEPTH: u8 = 8;
 
 pub mod events {
     //! Anomalies, under the names that rules use (`app-layer-event:snmp.NAME`).
@@ -82,19 +84,29 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Snmp, "snmp").logged()
 };
 
-/// Checks for a sequence that begins with the version, and a community or the header of version 3.
+/// Checks for a sequence of the version's elements: after the number, a community and a PDU, or in version 3 the header,
+/// security parameters and data. All of them have to be complete.
 fn probe(_: Direction, data: &[u8]) -> Probed {
-    if data.first() != Some(&SEQUENCE) {
+    if data.first().is_some_and(|tag| tag & 0x3f != SEQUENCE) {
         return Probed::No;
     }
     match ber::length(data.get(1..).unwrap_or(&[])) {
-        Ok((_, n)) => match data.get(1 + n..) {
-            Some([INTEGER, 1, 0 | 1, OCTETS, ..] | [INTEGER, 1, 3, SEQUENCE, ..]) => Probed::Yes { reverse: false },
-            _ => Probed::No,
-        },
-        Err(true) => Probed::More,
-        Err(false) => Probed::No,
+        Ok((len, n)) if data.len() < 1 + n + len as usize => return Probed::More,
+        Err(true) => return Probed::More,
+        _ => {}
     }
+    let mut reader = Reader::of_any_class(data);
+    match reader.enter(SEQUENCE).and_then(elements) {
+        // Suricata takes other types of numbers, too.
+        Some((0x02 | 0x03 | 0x0a, [0 | 1], 2) | (0x02 | 0x03 | 0x0a, [3], 3)) => Probed::Yes { reverse: false },
+        _ => Probed::No,
+    }
+}
+
+/// The first element's tag without its form, its contents, and how many elements follow.
+fn elements(mut message: Reader<'_>) -> Option<(u8, &[u8], usize)> {
+    let first = message.element()?;
+    Some((first.tag & 0xdf, first.body, message.count(DEPTH)?))
 }
 
 /// The state of a flow.
@@ -172,40 +184,54 @@ struct Message {
     pdu: Option<Pdu>,
 }
 
-/// The names in a list of variable bindings; `None` for an invalid one.
+/// Whether an element can be the value of a variable (RFC 3416 section 3).
+fn is_value(element: ber::Element<'_>) -> bool {
+    match (element.tag >> 6, element.tag & 0x1f) {
+        // `IpAddress`.
+        (1, 0) => element.body.len() == 4,
+        // Counters, gauges and `TimeTicks`, which are not negative.
+        (1, 1 | 2 | 3 | 6) => ber::integer(element.body).is_some_and(|n| n >= 0),
+        // `noSuchObject`, `noSuchInstance`, `endOfMibView`.
+        (2, number) => number <= 2,
+        _ => true,
+    }
+}
+
+/// The names in a list of variable bindings; `None` for an invalid binding. As in Suricata, the tags of bindings and names
+/// are not compared, and the list ends at an invalid name.
 fn bindings(list: &[u8]) -> impl Iterator<Item = Option<String>> {
     let mut reader = Reader::new(list);
     std::iter::from_fn(move || {
         if reader.is_empty() {
             return None;
         }
-        let name = reader.enter(SEQUENCE).and_then(|mut binding| {
-            let name = ber::oid(binding.take(OID)?)?;
-            binding.element()?;
-            Some(name)
-        });
-        if name.is_none() {
+        let mut binding = reader.element().map(ber::Element::inside);
+        let name = binding.as_mut().and_then(Reader::element).filter(|name| !name.body.is_empty());
+        if name.is_none() || !binding.as_mut().and_then(Reader::element).is_some_and(is_value) {
             reader = Reader::new(&[]);
+            return Some(None);
         }
-        Some(name)
+        name.and_then(|name| ber::oid(name.body)).map(Some)
     })
 }
 
 impl Pdu {
     fn read(reader: &mut Reader<'_>) -> Option<Pdu> {
-        let element = reader.element()?;
-        let kind = element.tag ^ 0xa0;
-        let mut inside = element.inside();
+        // As Suricata, this ignores the tag's class and the PDU's length.
+        let kind = reader.head()? & 0x1f;
+        let inside = reader;
         let (mut error, mut trap) = (0, None);
         match kind {
             TRAP_V1 => {
-                let oid = ber::oid(inside.take(OID)?)?;
+                // As with names of variables, Suricata does not compare the tag.
+                let oid = ber::oid(inside.element()?.body)?;
                 // `IpAddress` (RFC 1155 section 3.2.3.2), or a `NetworkAddress` around it.
-                let [a, b, c, d] = *inside.take(0x40)?.first_chunk()?;
+                let [a, b, c, d] = *inside.element().filter(|e| e.tag & 0xc0 == 0x40)?.body.first_chunk()?;
                 let kind = u8::try_from(inside.unsigned(INTEGER)?).ok()?;
-                inside.integer(INTEGER)?;
+                inside.unsigned(INTEGER)?;
                 // `TimeTicks`.
-                inside.take(0x43)?;
+                let ticks = inside.element().filter(|e| e.tag == 0x43)?;
+                ber::integer(ticks.body).filter(|n| *n >= 0)?;
                 trap = Some(Box::new(Trap { kind, oid, address: format!("{a}.{b}.{c}.{d}") }));
             }
             0..=REPORT => {
@@ -225,11 +251,11 @@ impl Pdu {
 
 impl Message {
     fn read(data: &[u8]) -> Option<Message> {
-        let mut reader = Reader::new(data).enter(SEQUENCE)?;
+        let mut reader = Reader::of_any_class(data).enter_in_any_form(SEQUENCE)?;
         let dir = Direction::ToServer;
         match reader.unsigned(INTEGER)? {
             version @ (0 | 1) => {
-                let access = Access::Community(reader.take(OCTETS)?.into());
+                let access = Access::Community(reader.take_in_any_form(OCTETS)?.into());
                 let pdu = Pdu::read(&mut reader)?;
                 // In version 1, the trap is the last type.
                 (version == 1 || pdu.kind <= TRAP_V1).then_some(Message {
@@ -241,20 +267,21 @@ impl Message {
             }
             3 => {
                 let mut header = reader.enter(SEQUENCE)?;
-                header.integer(INTEGER)?;
-                header.integer(INTEGER)?;
-                let flags = *header.take(OCTETS)?.first()?;
+                // The message's identifier and its greatest size cannot be negative.
+                header.unsigned(INTEGER)?;
+                header.unsigned(INTEGER)?;
+                let flags = *header.take_in_any_form(OCTETS)?.first()?;
                 let model = header.unsigned(INTEGER)?;
-                let parameters = reader.take(OCTETS)?;
+                let parameters = reader.take_in_any_form(OCTETS)?;
                 let access = if model == USM { Access::User(user(parameters)?.into()) } else { Access::Unknown };
                 // `privFlag` (RFC 3412 section 6.4).
                 let pdu = if flags & 2 != 0 {
-                    reader.take(OCTETS)?;
+                    reader.take_in_any_form(OCTETS)?;
                     None
                 } else {
                     let mut scoped = reader.enter(SEQUENCE)?;
-                    scoped.take(OCTETS)?;
-                    scoped.take(OCTETS)?;
+                    scoped.take_in_any_form(OCTETS)?;
+                    scoped.take_in_any_form(OCTETS)?;
                     Some(Pdu::read(&mut scoped)?)
                 };
                 Some(Message { dir, version: 3, access, pdu })
@@ -270,11 +297,14 @@ impl Message {
 
 /// The user name in the parameters of the user-based security model (RFC 3414 section 2.4).
 fn user(parameters: &[u8]) -> Option<&[u8]> {
-    let mut reader = Reader::new(parameters).enter(SEQUENCE)?;
-    reader.take(OCTETS)?;
-    reader.integer(INTEGER)?;
-    reader.integer(INTEGER)?;
-    reader.take(OCTETS)
+    let mut reader = Reader::of_any_class(parameters).enter(SEQUENCE)?;
+    reader.take_in_any_form(OCTETS)?;
+    reader.unsigned(INTEGER)?;
+    reader.unsigned(INTEGER)?;
+    let name = reader.take_in_any_form(OCTETS)?;
+    reader.take_in_any_form(OCTETS)?;
+    reader.take_in_any_form(OCTETS)?;
+    Some(name)
 }
 
 impl Content for Message {

@@ -150,4 +150,33 @@ fn recognised_by_its_beginning() {
         (Probed::More, Probed::No, Probed::More)
     );
     assert_eq!(probe(TS, b"\x30\x80\x02\x01\x01\x04"), Probed::No);
+    // Version, community and PDU fill the message.
+    for (at, byte) in [(4, 2), (6, 10), (18, 1), (19, 27)] {
+        let mut message = GET.to_vec();
+        message[at] = byte;
+        assert_eq!(probe(TS, &message), Probed::No, "{at}");
+    }
+    assert!((1..GET.len()).all(|cut| probe(TS, &GET[..cut]) == Probed::More));
+}
+
+/// Suricata compares neither classes of tags nor the length of a PDU, and a list of variables ends at an invalid one.
+#[test]
+fn what_is_accepted() {
+    let log = |message: &[u8]| snmp().client(message).logs();
+    for (at, byte) in [(0, 0x70), (2, 0x42), (5, 0x84), (18, 0x40), (19, 3), (20, 0xc2), (34, 0x31), (36, 0x07)] {
+        let mut message = GET.to_vec();
+        message[at] = byte;
+        assert_eq!(log(&message), log(GET), "{at}");
+    }
+    let mut message = TRAP.to_vec();
+    message[15] = 0x04;
+    assert_eq!((TRAP[15], log(&message)), (0x06, log(TRAP)));
+    // The list ends at a name whose last number is incomplete.
+    let mut message = GET.to_vec();
+    message[45] = 0x80;
+    assert!(log(&message)[0].contains(r#""vars":[]"#), "{:?}", log(&message));
+    // A negative counter is invalid.
+    let mut message = RESPONSE.to_vec();
+    message[48] = 0x92;
+    assert_eq!((message[46], log(&message).len()), (0x43, 0));
 }
