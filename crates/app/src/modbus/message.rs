@@ -268,6 +268,14 @@ impl Message {
         Some(Message { transaction, protocol, unit, function, category: category(function, data), body, flaws })
     }
 
+    /// Reads a message whose length is invalid: only the header before the length counts.
+    pub(super) fn of_invalid_length(message: &[u8]) -> Option<Message> {
+        let (transaction, protocol) = (be16(message, 0)?, be16(message, 2)?);
+        let flaws = if protocol == 0 { LENGTH } else { LENGTH | PROTOCOL };
+        let body = Body::Data(Box::default());
+        Some(Message { transaction, protocol, unit: 0, function: 0, category: Category::None, body, flaws })
+    }
+
     /// Heap memory in bytes.
     pub(super) fn held(&self) -> usize {
         match &self.body {

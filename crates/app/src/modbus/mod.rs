@@ -110,24 +110,25 @@ impl Conversation for Modbus {
         }
     }
 
-    fn framing(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Framing {
+    fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
         match be16(data, 4) {
+            // As in Suricata, a truncated message is ignored.
+            Some(len) if end && LENGTHS.contains(&len) && data.len() < BEFORE + usize::from(len) => {
+                Framing::Skip(data.len())
+            }
             Some(len) if LENGTHS.contains(&len) => Framing::Message(BEFORE + usize::from(len)),
-            // A malformed message is handled at once.
-            Some(_) => Framing::Message(BEFORE),
+            // As in Suricata, parsing continues behind it, but not behind the data that is there.
+            Some(len) => Framing::Message((BEFORE + usize::from(len)).min(data.len())),
             None => Framing::More,
         }
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, data: &[u8]) -> Outcome {
         turn.cx.shared.wishes.stream_depth = Some(self.stream_depth);
-        if !be16(data, 4).is_some_and(|len| LENGTHS.contains(&len)) {
-            turn.one_way(dir, Exchange::default()).event(Event::InvalidLength as u8);
-            return Outcome::Failed;
-        }
         let is_request = dir == Direction::ToServer;
-        // The stream may end within it.
-        let Some(message) = Message::read(data, is_request) else { return Outcome::More };
+        let valid = be16(data, 4).is_some_and(|len| LENGTHS.contains(&len));
+        let message = if valid { Message::read(data, is_request) } else { Message::of_invalid_length(data) };
+        let Some(message) = message else { return Outcome::More };
         let flaws = message.flaws;
         let mut events = Vec::new();
         let id = if is_request {

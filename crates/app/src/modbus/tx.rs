@@ -129,7 +129,9 @@ impl Message {
                 json.word("code", message::exception_name(*code).0);
             }
             Body::Data(data) => {
-                json.bytes("data", data);
+                if !data.is_empty() {
+                    json.bytes("data", data);
+                }
                 return;
             }
         }
