@@ -7,8 +7,6 @@ use std::fmt::Write;
 pub(crate) const INTEGER: u8 = 0x02;
 /// `OCTET STRING`.
 pub(crate) const OCTETS: u8 = 0x04;
-/// `OBJECT IDENTIFIER`.
-pub(crate) const OID: u8 = 0x06;
 /// `SEQUENCE` and `SEQUENCE OF`.
 pub(crate) const SEQUENCE: u8 = 0x30;
 

@@ -398,7 +398,9 @@ fn a_share_of_smb1_with_another_process_in_the_response() {
         record(&m)
     };
     let mut t = Talk::new();
-    t.say(ToServer, &message(0, 28303, 0, b"\x04\xff\0\0\0\0\0\x01\0\x0a\0\0\\\\s\\O\0A:\0"));
+    // The request names no tree, whatever its header has.
+    t.say(ToServer, &message(0, 28303, 9, b"\x04\xff\0\0\0\0\0\x01\0\x0a\0\0\\\\s\\O\0A:\0"));
+    assert!(t.logs()[0].contains("\"tree_id\":0"), "{:?}", t.logs());
     t.say(ToClient, &message(1, 65534, 1, b"\x03\xff\0\0\0\x01\0\x03\0A:\0"));
     let log = &t.logs()[0];
     assert!(
