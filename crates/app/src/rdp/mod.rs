@@ -59,17 +59,12 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::new(AppProto::Rdp, "rdp").logged()
 };
 
-/// Checks for TPKT with a connection-oriented X.224 unit.
+/// Checks for TPKT (RFC 1006 section 6). As in Suricata, its version is enough on the port.
 fn probe(_: Direction, data: &[u8]) -> Probed {
-    if data.first().is_some_and(|b| *b != 3) {
-        return Probed::No;
-    }
-    let Some([_, reserved, high, low, _, code]) = data.first_chunk() else { return Probed::More };
-    let length = u16::from_be_bytes([*high, *low]);
-    if *reserved == 0 && length >= 7 && matches!(code & 0xf0, 0xd0..=0xf0) {
-        Probed::Yes { reverse: false }
-    } else {
-        Probed::No
+    match data.first() {
+        Some(3) => Probed::Yes { reverse: false },
+        Some(_) => Probed::No,
+        None => Probed::More,
     }
 }
 

@@ -153,7 +153,7 @@ fn what_is_no_pdu() {
 fn recognised_by_its_beginning() {
     assert!([REQUEST, RESPONSE, CONNECT].iter().all(|m| probe(TS, m) == Probed::Yes { reverse: false }));
     assert_eq!(
-        (probe(TS, b"\x03\0\0"), probe(TS, b"\x04"), probe(TS, b"\x03\0\0\x06\x02\xf0")),
-        (Probed::More, Probed::No, Probed::No)
+        (probe(TS, b""), probe(TS, b"\x04\0\0"), probe(TS, b"\x03\x01\0\x06\x02\x60")),
+        (Probed::More, Probed::No, Probed::Yes { reverse: false })
     );
 }
