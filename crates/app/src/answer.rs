@@ -13,8 +13,10 @@ pub enum Answer {
     Number(f64),
     /// A truth value.
     Bool(bool),
-    /// A list.
+    /// A list, indexed from 1 as in Lua.
     List(Vec<Answer>),
+    /// A list, indexed from 0.
+    ListFromZero(Vec<Answer>),
     /// Values by name.
     Table(Vec<(Vec<u8>, Answer)>),
     /// Several return values.

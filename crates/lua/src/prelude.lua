@@ -17,7 +17,7 @@ end
 local function methods(object, subject, names, protocol)
     for _, name in ipairs(names) do
         if protocol then
-            object[name] = function(_, a) return (ask(subject, name, protocol, a)) end
+            object[name] = function(_, a) return ask(subject, name, protocol, a) end
         else
             object[name] = function(_, a) return ask(subject, name, a) end
         end
@@ -62,19 +62,14 @@ libs["suricata.file"], file = library("get_file", "file",
 local http
 libs["suricata.http"], http = library("get_tx", "tx",
     { "request_header", "response_header", "request_line", "response_line", "request_headers_raw", "response_headers_raw",
-      "request_uri_raw", "request_uri_normalized", "request_headers", "response_headers", "request_host" }, "http")
-for _, name in ipairs({ "request_body", "response_body" }) do
-    http[name] = function() return ask("tx", name, "http") end
-end
+      "request_uri_raw", "request_uri_normalized", "request_headers", "response_headers", "request_body", "response_body",
+      "request_host" }, "http")
 
 local tls
 libs["suricata.tls"], tls = library("get_tx", "tx",
     { "get_client_version", "get_client_cert_chain", "get_client_cert_not_after", "get_client_cert_not_before",
       "get_client_serial", "get_sni", "get_server_version", "get_server_cert_chain", "get_server_cert_not_after",
-      "get_server_cert_not_before", "get_server_serial" }, "tls")
-for _, name in ipairs({ "get_client_cert_info", "get_server_cert_info" }) do
-    tls[name] = function() return ask("tx", name, "tls") end
-end
+      "get_server_cert_not_before", "get_server_serial", "get_client_cert_info", "get_server_cert_info" }, "tls")
 
 local ssh
 libs["suricata.ssh"], ssh = library("get_tx", "tx",
@@ -282,10 +277,14 @@ for old, from in pairs({
     SCFlowTimestamps = { flow, "timestamps" }, SCFlowTimeString = { flow, "timestring_legacy" },
     SCFlowTuple = { flow, "tuple" }, SCFlowAppLayerProto = { flow, "app_layer_proto" },
     SCFlowHasAlerts = { flow, "has_alerts" }, SCFlowStats = { flow, "stats" }, SCFlowId = { flow, "id" },
-    SCRuleAction = { rule, "action" }, SCRuleMsg = { rule, "msg" }, SCRuleClass = { rule, "class" },
+    SCRuleAction = { rule, "action" }, SCRuleMsg = { rule, "msg" },
 }) do
     local f = from[1][from[2]]
     _G[old] = function() return f() end
+end
+-- The class as alerts show it; class() of the library has its short name.
+function SCRuleClass()
+    return (ask("rule", "class_description")), (ask("rule", "priority"))
 end
 function SCRuleIds()
     return (ask("rule", "sid")), (ask("rule", "rev")), (ask("rule", "gid"))

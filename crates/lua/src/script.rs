@@ -73,10 +73,11 @@ impl Script {
         }
         let script = Script { state, name: source.name.to_string(), call: Call::of(&source.name), main: None };
         let lua = &script.state.lua;
-        // Scripts may begin with a `#!` line.
-        let text: &[u8] = match source.text.strip_prefix(b"#") {
+        // As for the lua command, a script may begin with a byte order mark, and with a `#!` line.
+        let text = source.text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&source.text);
+        let text = match text.strip_prefix(b"#") {
             Some(rest) => rest.get(rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())..).unwrap_or(&[]),
-            None => &source.text,
+            None => text,
         };
         let chunk = lua
             .load(text)
@@ -210,7 +211,11 @@ impl Script {
             _ => false,
         };
         Ok(match self.run::<mlua::Value>(host, main, table)? {
-            mlua::Value::Table(t) => one(&t.raw_get::<mlua::Value>("retval").map_err(wrap)?),
+            // In a table, text is a number too: the manual's older examples have tostring(1).
+            mlua::Value::Table(t) => match t.raw_get::<mlua::Value>("retval").map_err(wrap)? {
+                mlua::Value::String(s) => s.as_bytes().trim_ascii() == b"1",
+                v => one(&v),
+            },
             v => one(&v),
         })
     }

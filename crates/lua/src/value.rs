@@ -2,7 +2,16 @@
 
 use std::borrow::Cow;
 
-use mlua::{IntoLua, Lua, MultiValue};
+use mlua::{IntoLua, Lua, MultiValue, Table};
+
+/// A table of values under consecutive indices.
+fn indexed(lua: &Lua, first: i64, list: Vec<Value<'_>>) -> mlua::Result<Table> {
+    let t = lua.create_table()?;
+    for (v, i) in list.into_iter().zip(first..) {
+        t.raw_set(i, v.into_lua(lua)?)?;
+    }
+    Ok(t)
+}
 
 /// A value for a script, or from one.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +28,8 @@ pub enum Value<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A sequence, indexed from 1.
     List(Vec<Value<'a>>),
+    /// A sequence, indexed from 0.
+    ListFromZero(Vec<Value<'a>>),
     /// A table with string keys.
     Table(Vec<(Cow<'a, [u8]>, Value<'a>)>),
     /// Several values, as a function returns them.
@@ -63,13 +74,8 @@ impl<'a> Value<'a> {
             Value::Int(n) => mlua::Value::Integer(n),
             Value::Number(n) => mlua::Value::Number(n),
             Value::Bytes(b) => lua.create_string(&b)?.into_lua(lua)?,
-            Value::List(list) => {
-                let t = lua.create_table()?;
-                for (v, i) in list.into_iter().zip(1..) {
-                    t.raw_set(i as i64, v.into_lua(lua)?)?;
-                }
-                mlua::Value::Table(t)
-            }
+            Value::List(list) => mlua::Value::Table(indexed(lua, 1, list)?),
+            Value::ListFromZero(list) => mlua::Value::Table(indexed(lua, 0, list)?),
             Value::Table(rows) => {
                 let t = lua.create_table()?;
                 for (k, v) in rows {

@@ -127,6 +127,46 @@ end"#,
     assert!((2..=6).all(|sid| alerts.contains_key(&sid)), "{alerts:?} {}", said(&o));
 }
 
+/// Results that are a match, and forms of a script's text.
+#[test]
+fn results_and_texts() {
+    let dir = folder("results");
+    const INIT: &str = "function init() return {payload = true} end\n";
+    let results = ["1", "1, 2", "{retval = 1}", "{retval = '1'}", "1.0"];
+    let others = ["'1'", "true", "0, 1", "{1}", "{retval = '2'}", "{retval = true}"];
+    let mut rules = String::new();
+    for (n, value) in results.iter().chain(&others).enumerate() {
+        write(&dir, &[(&format!("r{n}.lua"), &format!("{INIT}function match() return {value} end"))]);
+        let _ = writeln!(rules, "alert icmp any any -> any any (lua:r{n}.lua; sid:{};)", n + 1);
+    }
+    for (n, begin) in [(51, "\u{feff}"), (52, "#!/usr/bin/lua\n"), (53, "\u{feff}#!/usr/bin/lua\n")] {
+        write(&dir, &[(&format!("t{n}.lua"), &format!("{begin}{INIT}function match() return 1 end"))]);
+        let _ = writeln!(rules, "alert icmp any any -> any any (lua:t{n}.lua; sid:{n};)");
+    }
+    // A rule without msg has none, and map() is for init().
+    write(
+        &dir,
+        &[
+            (
+                "msg.lua",
+                "local r = require('suricata.rule') function init() return {} end function match() return r.get_rule():msg() == nil and SCRuleMsg() == nil and 1 or 0 end",
+            ),
+            (
+                "map.lua",
+                "local b = require('suricata.bytevar') function init() return {} end function match(s) b.map(s, 'x') return 1 end",
+            ),
+        ],
+    );
+    rules +=
+        "alert icmp any any -> any any (lua:msg.lua; sid:60;)\nalert icmp any any -> any any (lua:map.lua; sid:61;)\n";
+    write(&dir, &[("my.rules", &rules)]);
+    let o = run(&dir, &[]);
+    assert!(o.status.success(), "{}", said(&o));
+    let sids: Vec<u64> = alerts(&dir).into_keys().collect();
+    assert_eq!(sids, [1, 2, 3, 4, 5, 51, 52, 53, 60], "{}", said(&o));
+    assert!(said(&o).contains("map() is only possible in init()"), "{}", said(&o));
+}
+
 /// The transform script of the manual, and one that returns nothing.
 #[test]
 fn transforms() {

@@ -25,13 +25,10 @@ pub(super) fn answer(message: &Message, what: &str) -> Option<Answer> {
     })
 }
 
-/// The records of a section; `Nothing` if it is empty.
+/// The records of a section.
 fn records(message: &Message, section: Section) -> Answer {
     let records = message.section(section);
-    if records.is_empty() {
-        return Answer::Nothing;
-    }
-    Answer::List(records.iter().map(|r| record(message, r, section == Section::Queries)).collect())
+    Answer::ListFromZero(records.iter().map(|r| record(message, r, section == Section::Queries)).collect())
 }
 
 fn record(message: &Message, r: &Record, query: bool) -> Answer {

@@ -12,6 +12,7 @@ use crate::config::{AppConfig, AppLogOptions};
 use crate::parser::{Outcome, Parse, Parser, Shared};
 use crate::proto::AppProto;
 use crate::registry::protocol;
+use crate::script::Answer;
 use crate::tx::LogFor;
 
 use super::buffers::BUFFERS;
@@ -107,6 +108,10 @@ fn greetings() {
         t.feed(ToServer, &packet(version, ToServer, DCID, &crypto(0, &client_hello())));
         assert_eq!((t.text("quic.sni", ToServer), t.outcome), (vec!["a.example".to_owned()], Outcome::More));
         assert_eq!(t.text("ja3.string", ToServer), ["771,4865,0-16-43-57,,"]);
+        let tx = t.parser.tx(0).unwrap();
+        assert_eq!(tx.ask("ja3", "ja3_get_string", None), Some(Answer::text("771,4865,0-16-43-57,,")));
+        let others = (tx.ask("ja3", "ja3s_get_hash", None), tx.ask("tls", "get_sni", None));
+        assert_eq!(others, (Some(Answer::Nothing), None));
         let log = t.log(0);
         for part in [
             "\"sni\":\"a.example\"",

@@ -7,6 +7,7 @@ use margay_json::Json;
 
 use crate::config::AppLogOptions;
 use crate::proto::AppProto;
+use crate::script::Answer;
 use crate::tls::hello::Hello;
 use crate::tls::ja;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
@@ -106,6 +107,21 @@ impl Transaction for QuicTx {
     }
 
     fn inspected(&mut self, _dir: Direction) {}
+
+    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+        if protocol != "ja3" {
+            return None;
+        }
+        let of = |dir| self.ja3().filter(|_| self.dir == dir);
+        Some(match what {
+            "get" => Answer::Bool(true),
+            "ja3_get_hash" => Answer::bytes(of(Direction::ToServer).map(|j| j.1)),
+            "ja3_get_string" => Answer::bytes(of(Direction::ToServer).map(|j| j.0)),
+            "ja3s_get_hash" => Answer::bytes(of(Direction::ToClient).map(|j| j.1)),
+            "ja3s_get_string" => Answer::bytes(of(Direction::ToClient).map(|j| j.0)),
+            _ => return None,
+        })
+    }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, _what: LogFor) {
         super::log::log(self, json, options.options.get(AppProto::Quic, super::JA4) != 0);

@@ -50,7 +50,7 @@ fn of_certificate(tx: &TlsTx, dir: Direction, what: &str) -> Option<Answer> {
                     ])
                 })
                 .collect();
-            if list.is_empty() { Answer::Nothing } else { Answer::List(list) }
+            if list.is_empty() { Answer::Nothing } else { Answer::ListFromZero(list) }
         }
         "cert_info" => match first {
             Some(c) => Answer::Several(vec![

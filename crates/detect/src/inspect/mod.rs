@@ -278,6 +278,8 @@ pub struct InspectContext<W = Off> {
     pub(crate) order: Option<Arc<dyn InOrder>>,
     pcre: PcreScratch,
     base64: Vec<u8>,
+    /// Where the last matching check ended, after a match.
+    pub(crate) cursor: usize,
     steps: u32,
     /// For literals that are tried at each place: the range of the buffer in which all places failed. For one buffer of
     /// one rule.
@@ -310,6 +312,7 @@ impl<W> InspectContext<W> {
             hits: Vec::new(),
             pcre: PcreScratch::new(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
+            cursor: 0,
             steps: 0,
             tried: [(0, 0); TRIED_MAX],
             captures: Vec::with_capacity(CAPTURES_MAX.0),

@@ -320,6 +320,7 @@ impl CompiledBuffer {
                 return fail;
             }
         }
+        ctx.cursor = cursor;
         Outcome::Match
     }
 

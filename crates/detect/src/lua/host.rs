@@ -113,6 +113,9 @@ pub struct ScriptView<'a> {
 /// Most variables that one call may set.
 const WRITES_MAX: usize = 256;
 
+/// Questions to a transaction for a field by its name.
+const NAMED: [&str; 3] = ["request_header", "response_header", "get_mime_field"];
+
 type Answered<'v> = Result<Value<'v>, HostError>;
 
 fn absent<'v>(what: &str) -> Answered<'v> {
@@ -153,6 +156,7 @@ fn value(a: Answer) -> Value<'static> {
         Answer::Number(n) => Value::Number(n),
         Answer::Bool(b) => Value::Bool(b),
         Answer::List(l) => Value::List(all(l)),
+        Answer::ListFromZero(l) => Value::ListFromZero(all(l)),
         Answer::Several(l) => Value::Many(all(l)),
         Answer::Table(t) => Value::Table(t.into_iter().map(|(k, v)| (Cow::Owned(k), value(v))).collect()),
     }
@@ -200,10 +204,11 @@ impl ScriptView<'_> {
         let name = |p: AppProto| Value::text(p.name());
         Ok(match what {
             "get" => Value::Bool(true),
+            // First the seconds of both packets, then the microseconds.
             "timestamps" => Value::Many(vec![
                 Value::Int(f.start.secs()),
-                Value::Int(f.start.subsec_micros().into()),
                 Value::Int(f.last.secs()),
+                Value::Int(f.start.subsec_micros().into()),
                 Value::Int(f.last.subsec_micros().into()),
             ]),
             "timestring_legacy" => time(self.clock, f.start, false),
@@ -241,6 +246,7 @@ impl ScriptView<'_> {
             "sid" => r.sid.into(),
             "gid" => r.gid.into(),
             "rev" => r.rev.into(),
+            "msg" if r.msg.is_empty() => Value::Nil,
             "msg" => Value::text(&r.msg),
             "action" => Value::text(r.action),
             "class_description" => class.map_or(Value::Nil, |c| Value::text(&c.1)),
@@ -279,7 +285,15 @@ impl ScriptView<'_> {
         if tx.ask(protocol, "get", None).is_none() {
             return Err(HostError::Absent(format!("the transaction is none of {protocol}")));
         }
-        Ok(tx.ask(protocol, what, args.get(1).and_then(Value::as_bytes)).map_or(Value::Nil, value))
+        let name = args.get(1).and_then(Value::as_bytes);
+        match tx.ask(protocol, what, name) {
+            Some(Answer::Nothing) | None if !NAMED.contains(&what) => {
+                Err(HostError::Absent(format!("the transaction has no {}", what.trim_start_matches("get_"))))
+            }
+            Some(Answer::Nothing) | None if name.is_none() => absent("the name is missing"),
+            Some(Answer::Nothing) | None => absent("there is no field of that name"),
+            Some(answer) => Ok(value(answer)),
+        }
     }
 
     /// The number of a variable's name.
@@ -364,6 +378,7 @@ impl Host for ScriptView<'_> {
             Subject::Tx => self.of_tx(what, args),
             Subject::FlowVar => self.of_variable(true, what, args),
             Subject::FlowInt => self.of_variable(false, what, args),
+            Subject::ByteVar if what == "map" => Err(HostError::Wrong("map() is only possible in init()".into())),
             Subject::ByteVar => {
                 let name = args.first().and_then(Value::as_bytes).unwrap_or(&[]);
                 let (names, values) = self.variables;

@@ -97,8 +97,9 @@ const NEEDS: &[Need] = &[
     need("ssh", "ssh", "", None),
     need("smtp", "smtp", "", None),
     need("dnp3", "dnp3", "", None),
-    need("ja3", "tls", "ja3.hash", REQUEST),
-    need("ja3s", "tls", "ja3s.hash", RESPONSE),
+    // TLS and QUIC.
+    need("ja3", "", "ja3.hash", REQUEST),
+    need("ja3s", "", "ja3s.hash", RESPONSE),
 ];
 
 pub(crate) fn find_need(name: &str) -> Option<&'static Need> {
@@ -272,6 +273,8 @@ impl RuleScripts {
                 },
             }
         }
+        let wants = |name: &str| needs.wanted.iter().any(|w| w == name);
+        (check.packet, check.payload) = (wants("packet"), wants("payload"));
         if check.buffers.iter().any(|b| *b != PACKET) {
             check.buffers.retain(|b| *b != PACKET);
             check.at = LuaAt::Transaction;
@@ -329,8 +332,12 @@ pub(crate) struct Use {
     pub(crate) negated: bool,
     /// Names of transaction data that the script receives.
     pub(crate) needs: Box<[&'static Need]>,
-    /// The packet or stream data that the script receives.
+    /// When the script is called, and the stream data that it receives.
     pub(crate) at: LuaAt,
+    /// Whether the script receives the packet.
+    pub(crate) packet: bool,
+    /// Whether the script receives the packet's payload.
+    pub(crate) payload: bool,
     pub(crate) of_buffer: bool,
     /// The index of the rule's header that the script inspects.
     pub(crate) header: Option<u16>,
@@ -358,6 +365,8 @@ impl RuleLua {
             Some(script) => Ok(Use {
                 script,
                 negated: c.negated,
+                packet: c.packet,
+                payload: c.payload,
                 needs: c.buffers.iter().filter_map(|b| find_need(b)).collect(),
                 at: c.at,
                 of_buffer,

@@ -38,6 +38,8 @@ pub(crate) struct ScriptCall<'a> {
     pub(crate) number: u16,
     pub(crate) tx: Option<(&'a dyn Transaction, AppProto)>,
     pub(crate) input: &'a Input<'a>,
+    /// Where the checks before the script left off in its buffer.
+    pub(crate) offset: usize,
 }
 
 /// The bytes of a transaction buffer that a script asked for by name.
@@ -68,7 +70,7 @@ impl WorkerScripts {
     /// Calls a script with the buffer or data that it inspects; returns whether the result is a match. An error is no
     /// match, negated or not.
     pub(crate) fn call(&mut self, call: &mut ScriptCall<'_>, data: Option<&[u8]>, variables: &[u64]) -> bool {
-        let ScriptCall { rule, number, tx, input } = *call;
+        let ScriptCall { rule, number, tx, input, offset } = *call;
         let Some(lua) = rule.lua.as_deref() else { return true };
         let Some(used) = lua.uses.get(usize::from(number)) else { return true };
         let WorkerScripts { scripts, names, datasets, writes, clock, counters, teller } = self;
@@ -80,20 +82,24 @@ impl WorkerScripts {
         let packet = input.packet;
         if used.of_buffer {
             args.push(("buffer", Value::bytes(data.unwrap_or(&[]))));
-            args.push(("offset", Value::Int(1)));
+            args.push(("offset", Value::Int(i64::try_from(offset).map_or(1, |n| n.saturating_add(1)))));
         }
-        match used.at {
-            LuaAt::Packet => args.push(("packet", Value::bytes(packet.data))),
-            LuaAt::Payload => args.push(("payload", Value::bytes(crate::header::payload_of(packet)))),
-            LuaAt::Stream => {
-                args.push(("stream", Value::bytes(data.unwrap_or(&[]))));
-                args.push(("offset", Value::Int(1)));
-            }
-            LuaAt::Transaction => {}
+        if used.packet {
+            args.push(("packet", Value::bytes(packet.data)));
+        }
+        if used.payload {
+            args.push(("payload", Value::bytes(crate::header::payload_of(packet))));
+        }
+        if used.at == LuaAt::Stream {
+            args.push(("stream", Value::bytes(data.unwrap_or(&[]))));
+            args.push(("offset", Value::Int(1)));
         }
         if let Some((tx, proto)) = tx {
             let dir = input.dir.unwrap_or(Direction::ToServer);
             args.extend(used.needs.iter().map(|n| (n.name, needed(n, tx, proto, dir))));
+            if !used.of_buffer && used.needs.iter().any(|n| !n.buffer.is_empty()) {
+                args.push(("offset", Value::Int(1)));
+            }
         }
         let mut view = ScriptView {
             packet: Some(packet),
@@ -155,7 +161,7 @@ impl<W: Watch> State<W> {
     pub(crate) fn scripts_hold(&mut self, rule: &CompiledRule, input: &Input<'_>, data: Option<&[u8]>) -> bool {
         let Some(lua) = rule.lua.as_deref().filter(|l| !l.of_tx) else { return true };
         (0u16..).zip(lua.uses.iter()).all(|(number, used)| {
-            let mut call = ScriptCall { rule, number, tx: None, input };
+            let mut call = ScriptCall { rule, number, tx: None, input, offset: 0 };
             let held = match used.header {
                 Some(h) => self.header_script(&mut call, rule, h),
                 None => self.scripts.call(&mut call, data, &self.context.variables),

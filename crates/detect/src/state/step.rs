@@ -154,7 +154,7 @@ impl<W: Watch> State<W> {
         input: &Input<'_>,
     ) -> bool {
         let State { tx: scratch, context, transforms, scripts, .. } = self;
-        let mut call = ScriptCall { rule, number, tx: Some((view.tx, proto)), input };
+        let mut call = ScriptCall { rule, number, tx: Some((view.tx, proto)), input, offset: 0 };
         let Some((slot, check, _)) = buffer else { return scripts.call(&mut call, None, &context.variables) };
         let Some(def) = view.group.slots.get(usize::from(slot)) else { return false };
         let check = check.and_then(|c| txr.checks.get(usize::from(c)));
@@ -162,8 +162,11 @@ impl<W: Watch> State<W> {
         let TxScratch { one, slots, .. } = scratch;
         let kept = slots.get_mut(usize::from(slot));
         each((one, kept), def, view, context, transforms, &mut |data, _, context| {
-            found = check.is_none_or(|c| c.inspect(data, context))
-                && scripts.call(&mut call, Some(data), &context.variables);
+            found = check.is_none_or(|c| c.inspect(data, context));
+            if found {
+                call.offset = if check.is_some() { context.cursor } else { 0 };
+                found = scripts.call(&mut call, Some(data), &context.variables);
+            }
             found
         });
         found

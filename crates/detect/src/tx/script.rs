@@ -16,7 +16,8 @@ pub(super) fn plan(rule: &Rule, protocol: &'static Protocol, dir: Direction) -> 
         let mut progress = 0;
         let mut whole = true;
         for need in c.buffers.iter().filter_map(|b| find_need(b)) {
-            if !protocol.proto.is_meant_by(need.protocol) || need.dir.is_some_and(|d| d != dir) {
+            let other = !need.protocol.is_empty() && !protocol.proto.is_meant_by(need.protocol);
+            if other || need.dir.is_some_and(|d| d != dir) {
                 return None;
             }
             if need.buffer.is_empty() {

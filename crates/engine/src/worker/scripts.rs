@@ -141,7 +141,7 @@ pub(crate) fn protocols(app: &FlowApp) -> AppProtos {
 
 /// The occasion that a script's `init` requests.
 fn occasion(needs: &Needs) -> Result<(Occasion, &'static str), String> {
-    const PROTOCOLS: [&str; 5] = ["http", "dns", "tls", "ssh", "smtp"];
+    const PROTOCOLS: [&str; 6] = ["http", "dns", "tls", "ssh", "smtp", "ntp"];
     for (name, _) in &needs.texts {
         if !["type", "protocol", "filter"].contains(&name.as_str()) {
             return Err(format!("init() names \"{name}\": there are type, protocol and filter"));

@@ -61,7 +61,8 @@ fn all() -> Vec<Case> {
         &[
             "flow.get() ~= nil",
             "select('#', flow.get():timestamps()) == 4 and select(1, flow.get():timestamps()) == 1700000000",
-            "select(2, flow.get():timestamps()) == 3000 and select(4, flow.get():timestamps()) > 6000",
+            "select(2, flow.get():timestamps()) == 1700000000 and select(3, flow.get():timestamps()) == 3000",
+            "select(4, flow.get():timestamps()) > 6000 and select(3, SCFlowTimestamps()) == 3000",
             "flow.get():timestring_legacy():match('2023%-%d%d:%d%d:20%.003000$')",
             "flow.get():timestring_iso8601():match('^2023%-%d%d%-%d%dT%d%d:%d%d:20%.003000')",
             "table.concat({flow.get():tuple()}, ' ') == '4 192.168.1.10 203.0.113.5 6 41000 80'",
@@ -80,6 +81,10 @@ fn all() -> Vec<Case> {
             "http.get_tx() ~= nil",
             "http.get_tx():request_header('User-Agent') == 'curl/8.0' and http.get_tx():request_header('none') == nil",
             "http.get_tx():response_header('server') == 'nginx'",
+            // A missing value is nil, with the reason.
+            "select(2, http.get_tx():request_header('none')) == 'there is no field of that name'",
+            "select(2, http.get_tx():request_header()) == 'the name is missing'",
+            "select(2, HttpGetResponseHeader('none')) and select('#', HttpGetRequestHeader('Host')) == 1",
             "http.get_tx():request_line() == 'POST /a%2fb/x.php?q=1 HTTP/1.1'",
             "http.get_tx():response_line() == 'HTTP/1.1 200 OK'",
             "http.get_tx():request_headers_raw():find('User-Agent: curl/8.0\\r\\n', 1, true)",
@@ -109,7 +114,7 @@ fn all() -> Vec<Case> {
     ));
     // Buffers named in init().
     for (need, expression) in [
-        ("http.uri", "args['http.uri']:find('x.php?q=1', 1, true)"),
+        ("http.uri", "args['http.uri']:find('x.php?q=1', 1, true) and args.offset == 1"),
         ("http.uri.raw", "args['http.uri.raw'] == '/a%2fb/x.php?q=1'"),
         ("http.request_line", "args['http.request_line']:find('^POST%s+/.*%.php')"),
         ("http.request_headers", "args['http.request_headers']:find('curl')"),
@@ -131,19 +136,19 @@ fn all() -> Vec<Case> {
         "",
         dns,
         &[
-            "dns.answers()[2].rrname == 'example.org' and dns.answers()[2].type == 'A' and dns.answers()[2].ttl == 60",
-            "dns.answers()[1].type == 'CNAME' and dns.answers()[1].addr == 'example.org'",
-            "dns.answers()[2].addr == '203.0.113.5'",
-            "dns.authorities()[1].type == 'NS' and dns.authorities()[1].ttl == 900",
-            "dns.queries()[1].rrname == 'www.example.org' and dns.queries()[1].type == 'A'",
+            "dns.answers()[1].rrname == 'example.org' and dns.answers()[1].type == 'A' and dns.answers()[1].ttl == 60",
+            "dns.answers()[0].type == 'CNAME' and dns.answers()[0].addr == 'example.org'",
+            "dns.answers()[1].addr == '203.0.113.5'",
+            "dns.authorities()[0].type == 'NS' and dns.authorities()[0].ttl == 900",
+            "dns.queries()[0].rrname == 'www.example.org' and dns.queries()[0].type == 'A'",
             "dns.rcode() == 3",
             "dns.rcode_string() == 'NXDOMAIN'",
             "dns.recursion_desired() == true",
             "dns.rrname() == 'www.example.org'",
             "dns.txid() == 0x1234",
             "dns.get_tx():rrname() == 'www.example.org'",
-            "DnsGetQueries()[1].rrname == 'www.example.org' and DnsGetAnswers()[2].ttl == 60",
-            "DnsGetAuthorities()[1].rrname == 'example.org' and DnsGetRcode() == 'NXDOMAIN'",
+            "DnsGetQueries()[0].rrname == 'www.example.org' and DnsGetAnswers()[1].ttl == 60",
+            "DnsGetAuthorities()[0].rrname == 'example.org' and DnsGetRcode() == 'NXDOMAIN'",
             "DnsGetRecursionDesired() and DnsGetDnsRrname() == 'www.example.org' and DnsGetTxid() == 0x1234",
         ],
     ));
@@ -151,9 +156,14 @@ fn all() -> Vec<Case> {
         "alert dns any any -> any 53",
         "['dns.request'] = true",
         dns,
-        "dns.answers() == nil and dns.rcode() == 0",
+        "next(dns.answers()) == nil and dns.rcode() == 0",
     ));
-    all.push(case("alert dns any 53 -> any any", "['dns.response'] = true", dns, "#dns.answers() == 2"));
+    all.push(case(
+        "alert dns any 53 -> any any",
+        "['dns.response'] = true",
+        dns,
+        "dns.answers()[1] and not dns.answers()[2]",
+    ));
     all.push(case(
         "alert dns any any -> any any",
         "['dns.rrname'] = true",
@@ -168,14 +178,14 @@ fn all() -> Vec<Case> {
         &[
             "tls.get_tx():get_sni() == 'tls.example.org'",
             "tls.get_tx():get_client_version() == 'TLS 1.2'",
-            "tls.get_tx():get_server_cert_chain() and #tls.get_tx():get_server_cert_chain()[1].data == \
-             tls.get_tx():get_server_cert_chain()[1].length",
+            "tls.get_tx():get_server_cert_chain() and #tls.get_tx():get_server_cert_chain()[0].data == \
+             tls.get_tx():get_server_cert_chain()[0].length",
             "(function(version, subject, issuer, print) return version == 'TLS 1.2' and subject:find('=') and \
              issuer:find('=') and #print == 59 end)(tls.get_tx():get_server_cert_info())",
             "(tls.get_tx():get_server_cert_not_after() or 0) > 1000000000",
             "(tls.get_tx():get_server_cert_not_before() or 2 ^ 40) < 2000000000",
             "(tls.get_tx():get_server_serial() or ''):match('^%x%x:')",
-            "tls.get_tx():get_client_cert_chain() and #tls.get_tx():get_client_cert_chain() == 1",
+            "tls.get_tx():get_client_cert_chain()[0] and not tls.get_tx():get_client_cert_chain()[1]",
             "select('#', tls.get_tx():get_client_cert_info()) == 4",
             "(tls.get_tx():get_client_cert_not_after() or 0) > 1000000000",
             "(tls.get_tx():get_client_cert_not_before() or 2 ^ 40) < 2000000000",
@@ -249,7 +259,7 @@ fn all() -> Vec<Case> {
             "rule.get_rule():priority() == 3",
             "rule.get_rule():class_description() == 'Misc activity'",
             "select(1, rule.get_rule():class()) == 'misc-activity' and select(2, rule.get_rule():class()) == 3",
-            "SCRuleAction() == 'alert' and SCRuleMsg() == 'a script' and SCRuleClass() == 'misc-activity'",
+            "SCRuleAction() == 'alert' and SCRuleMsg() == 'a script' and SCRuleClass() == 'Misc activity' and select(2, SCRuleClass()) == 3",
             "select(2, SCRuleIds()) == 3 and select(3, SCRuleIds()) == 1",
         ],
     ));
@@ -332,7 +342,16 @@ function thread_init() set = dataset.new() end",
     // Sticky buffers.
     all.push(Case {
         options: r#"http.user_agent; content:"curl";"#,
-        ..case("alert http any any -> any any", "buffer = true", "", "args.buffer == 'curl/8.0'")
+        ..case("alert http any any -> any any", "buffer = true", "", "args.buffer == 'curl/8.0' and args.offset == 5")
+    });
+    all.push(Case {
+        options: r#"http.user_agent; content:"/"; content:"c"; offset:0; depth:1;"#,
+        ..case(
+            "alert http any any -> any any",
+            "buffer = true",
+            "",
+            "args.offset == 2 and args.buffer:sub(args.offset) == 'url/8.0' and args.packet == nil",
+        )
     });
     all.push(Case {
         options: "http.user_agent; to_md5;",
@@ -346,6 +365,12 @@ function thread_init() set = dataset.new() end",
         options: "http.request_header;",
         ..case("alert http any any -> any any", "buffer = true", "", "args.buffer == 'Cookie: id=7'")
     });
+    all.push(case(
+        http_request,
+        "payload = true, packet = true",
+        "",
+        "args.packet:sub(-#args.payload) == args.payload and #args.packet == #args.payload + 54",
+    ));
     all.push(case("alert tcp 192.168.1.10 41000 -> any any", "stream = true", "", "args.stream:find('hello=world')"));
     all
 }

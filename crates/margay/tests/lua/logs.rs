@@ -40,7 +40,7 @@ fn scripts_that_write_logs() {
         (
             "dns",
             "protocol = 'dns'",
-            "local d = require('suricata.dns') say(d.rrname(), d.rcode_string(), d.answers() and #d.answers())",
+            "local d = require('suricata.dns') say(d.rrname(), d.rcode_string(), #d.queries(), #d.answers())",
         ),
         (
             "tls",
@@ -121,7 +121,7 @@ fn scripts_that_write_logs() {
         text.lines().map(str::to_owned).collect()
     };
     assert_eq!(log("http"), ["0 www.example.org POST /a%2fb/x.php?q=1 HTTP/1.1 41000", "end"], "{said}");
-    assert_eq!(log("dns"), ["www.example.org NOERROR nil", "www.example.org NXDOMAIN 2", "end"]);
+    assert_eq!(log("dns"), ["www.example.org NOERROR 0 0", "www.example.org NXDOMAIN 0 1", "end"]);
     assert_eq!(log("tls"), ["tls.example.org TLS 1.2", "end"]);
     assert_eq!(log("ssh"), ["PuTTY_0.80 OpenSSH_9.6", "end"]);
     assert_eq!(log("smtp"), ["hello", "end"]);

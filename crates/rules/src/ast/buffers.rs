@@ -83,6 +83,10 @@ pub struct LuaCheck {
     pub variables: Vec<String>,
     /// The data that the script inspects. Only the script states this, and the script loader sets the field.
     pub at: LuaAt,
+    /// Whether the script receives the packet.
+    pub packet: bool,
+    /// Whether the script receives the packet's payload.
+    pub payload: bool,
     /// Names of the transaction buffers that the script inspects.
     pub buffers: Vec<&'static str>,
     /// The script's number, which the script loader assigns.
