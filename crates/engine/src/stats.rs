@@ -228,6 +228,9 @@ impl Reporter {
             add("pcap_log.written", c.written);
             add("pcap_log.filtered_bpf", c.filtered_bpf);
             add("pcap_log.lost", c.lost);
+            if stages.outputs.holds_packets() {
+                add("pcap_log.not_held", c.not_held);
+            }
         }
         if stages.scripts.any() {
             add("lua.output_errors", stages.scripts.errors);

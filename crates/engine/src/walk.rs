@@ -65,7 +65,7 @@ outputs:
         - tls: {extended: yes}
         - websocket: {}
   - stats: {enabled: yes, threads: yes}
-  - pcap-log: {enabled: yes, compression: lz4}
+  - pcap-log: {enabled: yes, compression: lz4, conditional: alerts}
   - file-store: {enabled: yes, version: 2, xff: {enabled: yes, header: X-Forwarded-For}}
   - tls-store: {enabled: yes}
   - lua: {enabled: yes, scripts: [base.lua]}

@@ -134,6 +134,43 @@ fn alerts_name_the_capture_file() {
     }
 }
 
+/// With `conditional`, the packets with the data that led to the alert are written before its packet.
+#[test]
+fn a_capture_file_begins_with_the_data_before_the_alert() {
+    let log = |name: &str, rule: &str, memcap: &str| {
+        let log = format!("enabled: yes, filename: log.pcap, conditional: alerts, hold-memcap: {memcap}");
+        let rules = format!("alert http any any -> any any ({rule} sid:1;)\n");
+        let dir = run_well(&format!("conditional-{name}"), &format!("outputs: [{{pcap-log: {{{log}}}}}]"), &rules, &[]);
+        let all = std::fs::read(dir.join("log.pcap.1700000000")).expect("packets");
+        let (mut rest, mut times) = (&all[24..], Vec::new());
+        while !rest.is_empty() {
+            let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("a number"));
+            times.push(word(4) / 1000);
+            rest = &rest[16 + word(8) as usize..];
+        }
+        times
+    };
+    // Request and response, the acknowledgment with the alert, and the packet after it.
+    assert_eq!(log("request", "http.method; content:\"GET\";", "1mb"), [10, 20, 30, 40]);
+    assert_eq!(log("none", "http.method; content:\"GET\";", "0"), [30, 40]);
+    // The end of the flow brings the alert.
+    assert_eq!(log("end", "http.stat_code; content:\"302\";", "1mb"), [10, 20, 40]);
+}
+
+/// With `use-stream-depth`, a capture file has nothing of a connection after either side reached the depth.
+#[test]
+fn packets_beyond_the_depth_are_left_out() {
+    let yaml = "stream: {reassembly: {depth: 80}}\noutputs: [{pcap-log: {enabled: yes, use-stream-depth: yes}}]";
+    let dir = run_well("depth", yaml, "", &[]);
+    let kept = std::fs::read(dir.join("log.pcap.1700000000")).expect("a capture");
+    assert!(RESPONSE.len() < 80 && REQUEST.len() < 80);
+    let data = REQUEST.len() + RESPONSE.len();
+    assert_eq!(kept.len(), 24 + 7 * (16 + 14 + 40) + data + 3);
+    let dir = run_well("less-depth", &yaml.replace("80", "58"), "", &[]);
+    let kept = std::fs::read(dir.join("log.pcap.1700000000")).expect("a capture");
+    assert_eq!(kept.len(), 24 + 3 * (16 + 14 + 40), "up to the request");
+}
+
 #[test]
 fn the_packet_that_sets_a_tag_is_kept() {
     let rules = "alert http any any -> any any (http.uri; content:\"/a\"; tag:session,2,packets; sid:1;)\n";
@@ -145,7 +182,8 @@ fn the_packet_that_sets_a_tag_is_kept() {
     assert!(of_type(&dir, "packet").is_empty());
     assert_eq!(alert["pcap_cnt"], 6);
     let kept = std::fs::read(dir.join("log.pcap.1700000000")).expect("a capture");
-    assert_eq!(kept.len(), 24 + 2 * (16 + 14 + 40) + 3, "packets 6 and 7");
+    let data = REQUEST.len() + RESPONSE.len() + 3;
+    assert_eq!(kept.len(), 24 + 4 * (16 + 14 + 40) + data, "packets 4 and 5 with the data before, 6 and 7");
 }
 
 #[test]

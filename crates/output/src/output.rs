@@ -41,6 +41,10 @@ pub struct PacketFate {
     pub alerted: bool,
     /// A `tag` keeps the packet.
     pub tagged: bool,
+    /// The packet's flow, for outputs that hold packets ([`EventSink::holds_packets`]).
+    pub flow: Option<u64>,
+    /// The packet carries data of a TCP stream; also for those outputs.
+    pub has_data: bool,
 }
 
 impl PacketFate {
@@ -50,6 +54,9 @@ impl PacketFate {
         self.passed |= other.passed;
         self.alerted |= other.alerted;
         self.tagged |= other.tagged;
+        if self.flow.is_none() {
+            (self.flow, self.has_data) = (other.flow, other.has_data);
+        }
     }
 }
 
@@ -62,6 +69,8 @@ pub struct PcapLogCounters {
     pub filtered_bpf: u64,
     /// Packets that could not be written.
     pub lost: u64,
+    /// `pcap_log.not_held`: packets before an alert for which `hold-memcap` had no room.
+    pub not_held: u64,
 }
 
 /// An event, as outputs receive it.
@@ -199,6 +208,21 @@ pub trait EventSink: Debug + Send {
     /// Handles a packet, if the output takes packets.
     fn packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         let _ = (packet, fate);
+    }
+
+    /// Whether the output holds packets of flows until a rule matches.
+    fn holds_packets(&self) -> bool {
+        false
+    }
+
+    /// A flow is over, with or without alerts, or continues at another worker.
+    fn flow_ended(&mut self, flow: u64, alerted: bool) {
+        let _ = (flow, alerted);
+    }
+
+    /// Whether all workers share the packets that the output holds.
+    fn shares_held(&self) -> bool {
+        false
     }
 
     /// The open file of an output that takes packets.

@@ -42,6 +42,8 @@ pub struct Outputs {
     all: Vec<Output>,
     /// Whether an output takes packets.
     wants_packets: bool,
+    /// Whether an output holds packets of flows until a rule matches.
+    holds_packets: bool,
     writer: Option<Arc<Writer>>,
     /// Counters of the outputs of all workers.
     counters: OutputCounters,
@@ -59,7 +61,8 @@ impl Outputs {
         all.iter_mut().filter_map(|o| o.sink.sink()).for_each(|s| counters.register(s));
         let written = all.iter().fold(EventTypes::NONE, |types, o| types.union(o.types));
         let wants_packets = all.iter().any(|o| o.sink.wants_packets());
-        Outputs { wants: written, written, all, wants_packets, writer, counters, tee }
+        let holds_packets = all.iter().any(|o| o.sink.holds_packets());
+        Outputs { wants: written, written, all, wants_packets, holds_packets, writer, counters, tee }
     }
 
     /// Opens all outputs, for worker 0. `now` is the time in the names of files. `thread` is the identifier of the
@@ -224,6 +227,26 @@ impl Outputs {
         self.event(Event::Stats(event));
     }
 
+    /// Whether a capture file needs the packets' flows, and the ends of flows.
+    #[inline]
+    pub fn holds_packets(&self) -> bool {
+        self.holds_packets
+    }
+
+    /// A flow is over: capture files write or forget its packets.
+    pub fn pcap_flow_ended(&mut self, flow: u64, alerted: bool) {
+        if self.holds_packets {
+            self.all.iter_mut().for_each(|o| o.sink.flow_ended(flow, alerted));
+        }
+    }
+
+    /// A flow continues at another worker: this worker's own capture files forget its packets.
+    pub fn pcap_flow_left(&mut self, flow: u64) {
+        if self.holds_packets {
+            self.all.iter_mut().filter(|o| !o.sink.shares_held()).for_each(|o| o.sink.flow_ended(flow, false));
+        }
+    }
+
     /// Hands a packet to the capture files.
     pub fn pcap_packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         self.all.iter_mut().for_each(|o| o.sink.packet(packet, fate));
@@ -244,6 +267,7 @@ impl Outputs {
             written: a.written + b.written,
             filtered_bpf: a.filtered_bpf + b.filtered_bpf,
             lost: a.lost + b.lost,
+            not_held: a.not_held + b.not_held,
         })
     }
 

@@ -9,6 +9,7 @@
 //! `limit`. With `max-files`, the oldest file is then deleted. Files of earlier runs count toward the ring if their
 //! names fit. All packets of a file have one link type; a packet with another one begins a new file.
 
+mod held;
 mod output;
 
 use std::collections::VecDeque;
@@ -23,6 +24,8 @@ use margay_packet::{LinkType, Packet, PacketSource, Time};
 use crate::log::{Level, log};
 use crate::output::{PacketFate, PcapLogCounters};
 use crate::sinks::identity;
+
+use held::{Held, Record};
 
 /// Smallest `limit`, in bytes.
 pub const MIN_LIMIT: u64 = 4 * 1024 * 1024;
@@ -60,9 +63,10 @@ pub enum Conditional {
     /// `all`: every packet.
     #[default]
     All,
-    /// `alerts`: packets of flows that a rule alerted on, from the alert on.
+    /// `alerts`: packets of flows that a rule alerted on, from the alert on, after the packets with the TCP data that
+    /// led to it.
     Alerts,
-    /// `tag`: packets that a `tag` keeps.
+    /// `tag`: packets that a `tag` keeps, after the packets with the TCP data that led to it.
     Tag,
 }
 
@@ -101,6 +105,8 @@ pub struct PcapLogSettings {
     pub honor_pass_rules: bool,
     /// `conditional`.
     pub conditional: Conditional,
+    /// `hold-memcap`: memory for packets that may still lead to an alert.
+    pub hold_memcap: u64,
     /// `bpf-filter`.
     pub filter: Option<String>,
     /// `compression`.
@@ -120,6 +126,7 @@ impl PcapLogSettings {
             use_stream_depth: false,
             honor_pass_rules: false,
             conditional: Conditional::All,
+            hold_memcap: 64 << 20,
             filter: None,
             compression: Compression::None,
         }
@@ -157,6 +164,8 @@ pub struct PcapLog {
     settings: PcapLogSettings,
     name: Name,
     filter: Option<FilterSet>,
+    /// Packets of flows without an alert; `None` if all packets are written.
+    held: Option<Held>,
     open: Option<Open>,
     files: VecDeque<PathBuf>,
     /// Time of the first packet seen, written or not.
@@ -242,8 +251,10 @@ impl PcapLog {
         let folder = folder(&settings.path);
         std::fs::create_dir_all(folder).map_err(|source| PcapLogError::Folder { path: folder.to_owned(), source })?;
         let files = if settings.max_files > 0 { name.earlier(folder) } else { VecDeque::new() };
+        let held = (settings.conditional != Conditional::All).then(|| Held::new(settings.hold_memcap));
         Ok(PcapLog {
             settings,
+            held,
             name,
             filter,
             open: None,
@@ -268,24 +279,51 @@ impl PcapLog {
         }
         self.first.get_or_insert(p.time);
         let s = &self.settings;
-        if (s.use_stream_depth && fate.past_stream_depth)
-            || (s.honor_pass_rules && fate.passed)
-            || match s.conditional {
-                Conditional::All => false,
-                Conditional::Alerts => !fate.alerted,
-                Conditional::Tag => !fate.tagged,
-            }
-        {
+        if (s.use_stream_depth && fate.past_stream_depth) || (s.honor_pass_rules && fate.passed) {
             return;
         }
+        let wanted = match s.conditional {
+            Conditional::All => true,
+            Conditional::Alerts => fate.alerted,
+            Conditional::Tag => fate.tagged,
+        };
+        if let (Some(held), Some(flow)) = (&mut self.held, fate.flow) {
+            if wanted {
+                self.release(flow);
+            } else if fate.has_data {
+                self.counters.not_held += u64::from(!held.hold(flow, p));
+            }
+        }
+        if wanted {
+            self.record(Record::of(p));
+        }
+    }
+
+    /// Writes the packets that were held for a flow.
+    fn release(&mut self, flow: u64) {
+        let packets = self.held.as_mut().map(|h| h.take(flow)).unwrap_or_default();
+        packets.iter().for_each(|p| self.record(p.record()));
+    }
+
+    /// A flow is over: writes its packets if its last data raised an alert, or forgets them.
+    pub fn flow_ended(&mut self, flow: u64, alerted: bool) {
+        match &mut self.held {
+            Some(_) if alerted && self.settings.conditional == Conditional::Alerts => self.release(flow),
+            Some(held) => drop(held.take(flow)),
+            None => {}
+        }
+    }
+
+    /// Writes a packet that the filter accepts.
+    fn record(&mut self, r: Record<'_>) {
         if let Some(filter) = &mut self.filter {
             // If the expression does not fit the link type, no packet matches.
-            if !filter.get(p.link, false).is_ok_and(|f| f.matches(p.data, p.wire_len)) {
+            if !filter.get(r.link, false).is_ok_and(|f| f.matches(r.data, r.wire_len)) {
                 self.counters.filtered_bpf += 1;
                 return;
             }
         }
-        match self.write(p) {
+        match self.write(r) {
             Ok(()) => {
                 self.counters.written += 1;
                 self.failing = false;
@@ -303,7 +341,7 @@ impl PcapLog {
         }
     }
 
-    fn write(&mut self, p: &Packet<'_>) -> io::Result<()> {
+    fn write(&mut self, p: Record<'_>) -> io::Result<()> {
         let record = RECORD_HEADER_LEN + p.data.len().min(SNAPLEN as usize) as u64;
         let limit = self.settings.limit;
         let full = |o: &Open| {
@@ -325,7 +363,7 @@ impl PcapLog {
         open.writer.write(p.time, p.data, p.wire_len)
     }
 
-    fn next(&mut self, p: &Packet<'_>) -> io::Result<Open> {
+    fn next(&mut self, p: Record<'_>) -> io::Result<Open> {
         let time = if self.last_stamp.is_empty() { self.first.unwrap_or(p.time) } else { p.time };
         let stamp = if self.settings.usec {
             format!("{}.{:06}", time.secs(), time.subsec_micros())
@@ -577,7 +615,7 @@ mod tests {
             log.counters()
         };
         let no = PacketFate::default();
-        let yes = PacketFate { past_stream_depth: true, passed: true, alerted: true, tagged: true };
+        let yes = PacketFate { past_stream_depth: true, passed: true, alerted: true, tagged: true, ..no };
         assert_eq!(with("a", &|_| (), yes).written, 1);
         assert_eq!(with("b", &|s| s.use_stream_depth = true, yes).written, 0);
         assert_eq!(with("c", &|s| s.honor_pass_rules = true, yes).written, 0);

@@ -300,6 +300,9 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
             _ => return Err(bad("conditional", c)),
         };
     }
+    if let Some(memcap) = node.size("hold-memcap")? {
+        s.hold_memcap = memcap;
+    }
     s.compression = match node.get("compression") {
         None | Some("none" | "") => Compression::None,
         Some("lz4") => Compression::Lz4 { checksum: node.bool("lz4-checksum")?.unwrap_or(false) },

@@ -309,7 +309,6 @@ impl Stages {
         fate.inspected = true;
         fate.bypass |= verdict.bypass;
         fate.mark = verdict.mark.or(fate.mark);
-        fate.pcap.passed |= fate.pass;
         fate.pcap.tagged |= verdict.tagged || verdict.sets_tag;
         let alerted = self.detect.as_ref().is_some_and(|(_, s)| !s.alerts().is_empty());
         let (flow, dir) = match flow {

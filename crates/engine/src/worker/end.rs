@@ -29,6 +29,7 @@ impl Stages {
             self.app.counted_elsewhere(app, true);
         }
         self.log_flow(&flow, reason.name());
+        self.outputs.pcap_flow_ended(flow.core.id, flow.core.alerted);
         if let Some(session) = &flow.ext.tcp {
             if reason != EndReason::Shutdown {
                 let (hash, second) = self.hasher.of(&flow.core);

@@ -419,6 +419,8 @@ impl Pipeline {
     ) {
         let Pipeline { flows, stages, .. } = self;
         let Some(flow) = flows.get_mut(at) else { return };
+        // The capture log still has the packet that a rule passes, and nothing after it.
+        fate.pcap.passed |= flow.core.action == FlowAction::Pass;
         // Inline, where the packet and the reassembled stream differ, the stream wins.
         let rewritten = stages.rewritten(packet, flow, dir, seen);
         if let (Some(copy), Some(wire)) = (&rewritten, &mut stages.wire)
@@ -478,7 +480,10 @@ impl Pipeline {
         stages.shrink_closed(flow);
         stages.script_packet(packet, Some(flow));
         fate.pcap.alerted |= flow.core.alerted;
-        fate.pcap.passed |= flow.core.action == FlowAction::Pass;
+        if stages.outputs.holds_packets() {
+            fate.pcap.flow = Some(flow.core.id);
+            fate.pcap.has_data = matches!(packet.l4, margay_packet::L4::Tcp { .. }) && !packet.payload().is_empty();
+        }
         // Later packets of a dropped flow are processed only far enough to drop them.
         let dropped = stages.ips && flow.core.action == FlowAction::Drop;
         if (fate.bypass || seen.bypass || seen.app_result.bypass) && !dropped {

@@ -37,6 +37,7 @@ impl Pipeline {
         let id = leaving.flow.core.id;
         let tags = stages.detect.as_mut().and_then(|(_, state)| state.flow_leaves(id));
         let handed_on = stages.scripts.flow_leaves(id);
+        stages.outputs.pcap_flow_left(id);
         Some(Box::new(Moving { leaving, tags, handed_on }))
     }
 

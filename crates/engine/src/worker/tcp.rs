@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
-use margay_stream::{Exception, FlowPrint, StreamEvents, TcpState};
+use margay_stream::{Exception, FlowPrint, StreamEvents, TcpSession, TcpState};
 
 use super::app::AppResult;
 use super::{DropReason, FlowExt, PacketVerdict, Pipeline, Stages};
@@ -124,9 +124,9 @@ impl Pipeline {
         if !had_session {
             stages.new_session(flow);
         }
-        if flow.ext.tcp.as_ref().is_some_and(|s| s.depth_reached(direction)) {
-            fate.pcap.past_stream_depth = true;
-        }
+        // Without one side's data, the capture log has no use for the other side's acknowledgments.
+        let beyond = |s: &TcpSession| s.depth_reached(Direction::ToServer) || s.depth_reached(Direction::ToClient);
+        fate.pcap.past_stream_depth |= flow.ext.tcp.as_deref().is_some_and(beyond);
         if let Some(e) = out.exception {
             let condition = match e {
                 Exception::Midstream => Condition::Midstream,

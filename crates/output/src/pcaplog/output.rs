@@ -84,6 +84,18 @@ impl EventSink for SharedLog {
         self.locked().packet(packet, fate);
     }
 
+    fn holds_packets(&self) -> bool {
+        self.locked().held.is_some()
+    }
+
+    fn flow_ended(&mut self, flow: u64, alerted: bool) {
+        self.locked().flow_ended(flow, alerted);
+    }
+
+    fn shares_held(&self) -> bool {
+        true
+    }
+
     fn capture_file(&self) -> Option<String> {
         self.locked().open_file()
     }
@@ -144,6 +156,14 @@ impl EventSink for PcapLog {
 
     fn packet(&mut self, packet: &Packet<'_>, fate: PacketFate) {
         PcapLog::packet(self, packet, fate);
+    }
+
+    fn holds_packets(&self) -> bool {
+        self.held.is_some()
+    }
+
+    fn flow_ended(&mut self, flow: u64, alerted: bool) {
+        PcapLog::flow_ended(self, flow, alerted);
     }
 
     fn capture_file(&self) -> Option<String> {
