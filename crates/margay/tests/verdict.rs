@@ -38,7 +38,7 @@ fn run_with(options: &[&str], name: &str, capture: Capture, rules: &str, outputs
     std::fs::write(dir.join("a.rules"), rules).expect("rules");
     let yaml = format!(
         "%YAML 1.1\n---\nstats:\n  enabled: no\noutputs:\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: \
-         [alert: {{verdict: yes}}, flow, drop: {{alerts: yes}}, dns: {{version: 3}}]\n{outputs}\napp-layer:\n  protocols:\n    http:\n      enabled: yes\n    dns:\n      udp:\n        enabled: yes\n        \
+         [alert: {{verdict: yes}}, flow, drop: {{alerts: yes, verdict: yes}}, dns: {{version: 3}}]\n{outputs}\napp-layer:\n  protocols:\n    http:\n      enabled: yes\n    dns:\n      udp:\n        enabled: yes\n        \
          detection-ports:\n          dp: 53\n"
     );
     std::fs::write(dir.join("margay.yaml"), yaml).expect("a configuration");
@@ -165,6 +165,32 @@ fn events_name_the_answer_to_a_rejected_packet() {
     let dir = run("answers", c, rules, "");
     let answers: Vec<_> = of_type(&dir, "alert").iter().map(|a| a["verdict"]["reject"].clone()).collect();
     assert_eq!(answers, [serde_json::json!(["icmp-prohib"]), serde_json::json!(["tcp-reset"])]);
+}
+
+/// An exception policy that rejects is answered as a rule's `reject`.
+#[test]
+fn events_name_the_answer_of_an_exception_policy() {
+    let mut c = Capture::new();
+    c.tcp(0, Client, (5001, 80), (1001, 5001), ACK | PUSH, b"GET / HTTP/1.0\r\n\r\n");
+    let dir = run_with(&["--simulate-ips"], "policy", c, "", "stream: {midstream-policy: reject}");
+    let drops: Vec<_> = of_type(&dir, "drop").iter().map(|d| d["verdict"].clone()).collect();
+    let answer = serde_json::json!({"action": "drop", "reject-target": "to_client", "reject": ["tcp-reset"]});
+    assert_eq!(drops, [answer]);
+}
+
+/// Of several rules that drop a packet, the event names the first one with an alert.
+#[test]
+fn a_drop_names_a_rule_with_an_alert() {
+    let rules = "drop udp any any -> any 53 (noalert; sid:1;)\n\
+                 drop udp any any -> any 53 (sid:2;)\n\
+                 drop udp any any -> any 53 (sid:3;)\n\
+                 drop udp any any -> any 99 (noalert; sid:4;)\n";
+    let mut c = Capture::new();
+    c.udp(0, Client, (4000, 53), b"x");
+    c.udp(20, Client, (4000, 99), b"x");
+    let dir = run_with(&["--simulate-ips"], "drop-name", c, rules, "");
+    let drops: Vec<_> = of_type(&dir, "drop").iter().map(|d| d["alert"]["signature_id"].clone()).collect();
+    assert_eq!(drops, [serde_json::json!(2), serde_json::json!(4)]);
 }
 
 #[test]

@@ -28,6 +28,21 @@ fn what_brings_nothing_new_may_be_spared() {
     }
 }
 
+/// A reset without a connection is invalid. On a live network, it may end a connection older than the engine.
+#[test]
+fn a_reset_without_a_session() {
+    for (inline, drop_invalid, spare_harmless, dropped) in
+        [(true, true, false, true), (true, true, true, false), (true, false, false, false), (false, true, false, false)]
+    {
+        let config = StreamConfig { inline, drop_invalid, spare_harmless, ..StreamConfig::default() };
+        for flags in [RST, RST | ACK, RST | SYN] {
+            let mut b = Bench::new(config.clone());
+            let reset = b.send(&pkt(ToServer, flags, 1000, 0, b""));
+            assert_eq!((reset.drop, events(&reset)), (dropped, vec!["rst_but_no_session"]));
+        }
+    }
+}
+
 /// Nothing is inspected beyond the depth, or without a reader: retransmissions there must reach the receiver too. A
 /// retransmission of inspected data must not change it.
 #[test]

@@ -23,6 +23,8 @@ impl<W: Watch> State<W> {
         let subject = Subject { src: who.src, dst: who.dst, flow: who.flow, time: who.time };
         let max = detect.config.alert_max();
         let mut flow_action = FlowAction::None;
+        // Whether the drop has a rule that its event names for good.
+        let mut shown = verdict.action == VerdictAction::Drop;
         let before = self.alerts.len();
         // For a SYN with data, only the packet is dropped: there is no connection yet.
         let opens = input.packet.tcp().is_some_and(|t| t.flags() & margay_packet::tcp::flag::SYN != 0);
@@ -93,6 +95,11 @@ impl<W: Watch> State<W> {
                         DropReason::Rules
                     });
                     verdict.dropped_by = Some(m.rule);
+                    shown = writes && !limited;
+                } else if input.ips && !shown && writes && !limited {
+                    // Of several rules, the event of the drop names one with an alert.
+                    verdict.dropped_by = Some(m.rule);
+                    shown = true;
                 }
                 if whole_flow {
                     flow_action = FlowAction::Drop;

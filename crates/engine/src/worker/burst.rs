@@ -60,7 +60,7 @@ impl Stages {
             seen.bypass |= app_result.bypass;
             let failed = if app_result.full && Mark::of(flow) == before { self.stuck(flow) } else { app_result.failed };
             if let Some(proto) = failed {
-                self.parser_failed(proto, flow, fate, seen);
+                self.parser_failed(proto, flow, fate, seen, packet);
             }
             if !app_result.full || failed.is_some() {
                 self.inspect_burst(packet.number, flow, dir, app_result, fate);

@@ -133,7 +133,7 @@ impl Pipeline {
         let tenant = flow.ext.tenant;
         let new = flows.replace(at, packet, key, || FlowExt::of(tenant), &mut |f, r| stages.end_flow(f, r));
         if new.is_none() {
-            stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+            stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), packet, fate, None);
         }
         new
     }

@@ -301,7 +301,7 @@ impl Stages {
             }
         }
         fate.reject |= verdict.reject.is_some() && self.ips;
-        fate.rejected = verdict.reject;
+        fate.rejected = verdict.reject.or(fate.rejected);
         if verdict.reject.is_some() {
             fate.answers = Wire::how(packet);
         }

@@ -280,7 +280,7 @@ impl PacketSink for Pipeline {
         let mut fate = PacketVerdict { inner_dropped, ..PacketVerdict::default() };
         if packet.defrag_memcap_hit {
             let policy = self.policies.of(Condition::DefragMemcap);
-            self.stages.apply(Condition::DefragMemcap, policy, &mut fate, None);
+            self.stages.apply(Condition::DefragMemcap, policy, packet, &mut fate, None);
         }
         if let Some(why) = packet.refused.filter(|_| self.stages.ips) {
             fate.drop = Some(match why {
@@ -334,7 +334,7 @@ impl Pipeline {
             Lookup::Created(at) => (at, Direction::ToServer),
             Lookup::Unrelated => return stages.inspect_alone(packet, fate),
             Lookup::NoMemory => {
-                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), packet, fate, None);
                 return stages.inspect_alone(packet, fate);
             }
         };
@@ -399,7 +399,7 @@ impl Pipeline {
             if let Some(proto) = seen.app_result.failed
                 && let Some(flow) = flows.get_mut(at)
             {
-                stages.parser_failed(proto, flow, fate, &mut seen);
+                stages.parser_failed(proto, flow, fate, &mut seen, packet);
             }
         }
         if let Some(state) = seen.state {

@@ -1,8 +1,11 @@
 //! Exception policies: decide about a packet and its flow if the engine cannot inspect them.
 
+use margay_detect::Reject;
 use margay_flow::FlowAction;
+use margay_packet::Packet;
 
 use super::firewall::FlowDropBy;
+use super::wire::Wire;
 use super::{DropReason, FlowExt, PacketVerdict, Stages, tcp};
 use crate::exception::{Condition, Policy};
 
@@ -20,10 +23,11 @@ impl Stages {
         flow: &mut margay_flow::Flow<FlowExt>,
         fate: &mut PacketVerdict,
         seen: &mut tcp::Seen,
+        packet: &Packet<'_>,
     ) {
         let policy = self.error_policy(flow);
         self.counters.policies.count_error(flow.core.proto, proto, policy);
-        self.apply(Condition::AppLayerError, policy, fate, Some(flow));
+        self.apply(Condition::AppLayerError, policy, packet, fate, Some(flow));
         seen.bypass |= policy == Policy::Bypass;
     }
 
@@ -40,6 +44,7 @@ impl Stages {
         &mut self,
         condition: Condition,
         policy: Policy,
+        packet: &Packet<'_>,
         fate: &mut PacketVerdict,
         flow: Option<&mut margay_flow::Flow<FlowExt>>,
     ) {
@@ -51,7 +56,12 @@ impl Stages {
                 if self.ips {
                     fate.drop = Some(DropReason::Exception(condition));
                 }
-                fate.reject |= policy == Policy::Reject;
+                if policy == Policy::Reject {
+                    fate.reject = true;
+                    if fate.rejected.is_none() {
+                        (fate.rejected, fate.answers) = (Some(Reject::Source), Wire::how(packet));
+                    }
+                }
             }
             Policy::PassPacket | Policy::PassFlow | Policy::Bypass => fate.pass = true,
         }

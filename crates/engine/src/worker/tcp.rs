@@ -93,7 +93,7 @@ impl Pipeline {
             let reply_flags = flow.ext.tcp.as_deref().filter(|old| stages.ips && old.state() == TcpState::SynRecv);
             let reply_flags = reply_flags.map_or(0, |old| old.tcp_flags(Direction::ToClient));
             let Some(new) = flows.replace(at, packet, key, make, &mut |f, r| stages.end_flow(f, r)) else {
-                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), fate, None);
+                stages.apply(Condition::FlowMemcap, policies.of(Condition::FlowMemcap), packet, fate, None);
                 return (at, direction);
             };
             (at, direction) = (new, Direction::ToServer);
@@ -134,7 +134,7 @@ impl Pipeline {
                 Exception::ReassemblyMemcap => Condition::ReassemblyMemcap,
             };
             let policy = policies.of(condition);
-            stages.apply(condition, policy, fate, Some(flow));
+            stages.apply(condition, policy, packet, fate, Some(flow));
             out.bypass |= policy == Policy::Bypass;
         }
         if out.without_data && !stages.wire.as_mut().is_some_and(|w| w.strip(packet)) {
@@ -176,7 +176,7 @@ impl Pipeline {
         if let Some(proto) = seen.app_result.failed
             && let Some(flow) = flows.get_mut(at)
         {
-            stages.parser_failed(proto, flow, fate, seen);
+            stages.parser_failed(proto, flow, fate, seen, packet);
         }
         (at, direction)
     }

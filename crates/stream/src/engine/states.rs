@@ -26,6 +26,8 @@ impl StreamEngine {
     ) {
         if s.has(tcp::RST) {
             self.event(out, E::RstButNoSession);
+            // On a live network it may belong to a connection older than the engine.
+            out.drop = self.config.inline && self.config.drop_invalid && !self.config.spare_harmless;
             return;
         }
         // A FIN with data may be all that is left of a connection: it is picked up midstream, although nothing follows.
