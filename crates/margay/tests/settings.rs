@@ -53,7 +53,23 @@ fn lines_of_the_log_are_chosen() {
 }
 
 #[test]
-fn a_wrong_variable_ends_the_start() {
+fn an_unknown_output_ends_the_start() {
+    let starts = |name: &str, enabled: &str| {
+        let dir = folder(name);
+        std::fs::write(dir.join("a.rules"), "").expect("rules");
+        let yaml = format!("%YAML 1.1\n---\noutputs:\n  - pcap-info: {{enabled: {enabled}}}\n");
+        std::fs::write(dir.join("a.yaml"), yaml).expect("a configuration");
+        let mut command = process::engine(process::MARGAY, &dir.join("a.yaml"), &dir);
+        let o = command.arg("-r").arg(root().join("demo/demo.pcap")).output().expect("the engine starts");
+        (o.status.code(), String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr))
+    };
+    let (code, said) = starts("output-unknown", "yes");
+    assert!(code == Some(1) && said.contains("there is no output named \"pcap-info\""), "{said}");
+    assert_eq!(starts("output-unknown-off", "no").0, Some(0));
+}
+
+#[test]
+fn a_wrong_value_ends_the_start() {
     let starts = |name: &str, variable: &str| {
         let dir = folder(name);
         std::fs::write(dir.join("a.rules"), "").expect("rules");
@@ -64,4 +80,9 @@ fn a_wrong_variable_ends_the_start() {
     assert!(!starts("variable-port", "vars.port-groups.NONE=99999"));
     assert!(!starts("variable-address", "vars.address-groups.NONE=1.2.3"));
     assert!(starts("variable-empty", "vars.port-groups.NONE="));
+    // Values of other settings that Suricata refuses.
+    assert!(!starts("host-mode", "host-mode=foo") && starts("host-mode-known", "host-mode=router"));
+    for table in ["defrag", "host", "ippair"] {
+        assert!(!starts(&format!("{table}-memcap"), &format!("{table}.memcap=0")), "{table}");
+    }
 }

@@ -54,7 +54,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("decoder.ipv6.ipip-ipv6.enabled", "*", "Whether IPv6 in IPv6 is decoded.").ignored(ALWAYS),
     flag("decoder.ipv6.ipip-ipv6.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
     // Fragments
-    size("defrag.memcap", "32mb", "Memory for fragments."),
+    size("defrag.memcap", "32mb", "Memory for fragments.").within(1, u64::MAX),
     word("defrag.memcap-policy", POLICIES, "auto", "Policy at that limit.").like("pass-packet"),
     number("defrag.hash-size", "65536", (1, U32), "buckets", "Hash size of the datagram table."),
     number("defrag.trackers", "65535", (1, U32), "datagrams", "Datagrams reassembled at a time, at most."),
@@ -117,10 +117,10 @@ pub(super) const KEYS: &[Key] = &[
     number("stream.reassembly.urgent.oob-limit", "64", (0, 65_535), "bytes", "Urgent bytes to take out of a direction."),
     word("stream.reassembly.urgent.oob-limit-policy", URGENT, "drop", "What to do with urgent bytes beyond that."),
     // Hosts
-    size("host.memcap", "64mb", "Memory for per-host counters and bits, at 256 bytes each."),
+    size("host.memcap", "64mb", "Memory for per-host counters and bits, at 256 bytes each.").within(1, u64::MAX),
     number("host.hash-size", "4096", (1, U32), "buckets", "The table of hosts.").ignored(HOST_TABLE),
     number("host.prealloc", "1000", (0, U32), "hosts", "Hosts that memory is taken for at start.").ignored(HOST_TABLE),
-    size("ippair.memcap", "16mb", "Memory for counters and bits per host pair, at 256 bytes each."),
+    size("ippair.memcap", "16mb", "Memory for counters and bits per host pair, at 256 bytes each.").within(1, u64::MAX),
     number("ippair.hash-size", "4096", (1, U32), "buckets", "The table of pairs.").ignored(HOST_TABLE),
     number("ippair.prealloc", "1000", (0, U32), "pairs", "Pairs that memory is taken for at start.").ignored(HOST_TABLE),
 ];

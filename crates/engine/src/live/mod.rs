@@ -47,6 +47,14 @@ use thread::{Final, WorkerSetup};
 
 pub(crate) use settings::is_inline;
 
+/// Checks `host-mode`, which only interfaces use.
+///
+/// # Errors
+/// An unknown mode.
+pub(crate) fn check_answers(config: &Config, options: &RunOptions) -> Result<(), Failed> {
+    thread::answers(config, options).map(|_| ())
+}
+
 /// What the source needs of the system.
 pub(crate) fn access(config: &Config, options: &RunOptions) -> CaptureAccess {
     CaptureAccess { bypasses: settings::bypasses(config, options), xdp_interfaces: xdp::interfaces(config, options) }

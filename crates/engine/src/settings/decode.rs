@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_config::{Config, ConfigError, Node};
 use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 
-use super::{at_least_one, flag, ports, size};
+use super::{at_least_one, flag, memcap, ports};
 
 /// The decoder's settings.
 ///
@@ -44,7 +44,7 @@ fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
         at_least_one(config, path, u32::try_from(default).unwrap_or(u32::MAX)).map(|n| n as usize)
     };
     Ok(DefragConfig {
-        memcap: usize::try_from(size(config, "defrag.memcap", d.memcap as u64)?).unwrap_or(usize::MAX),
+        memcap: usize::try_from(memcap(config, "defrag.memcap", d.memcap as u64)?).unwrap_or(usize::MAX),
         hash_size: many("defrag.hash-size", d.hash_size)?,
         trackers: many("defrag.trackers", d.trackers)?,
         max_frags: many("defrag.max-frags", d.max_frags)?,

@@ -7,7 +7,7 @@ use margay_detect::mpm::{CacheSettings, MpmAlgo};
 use margay_detect::{DetectConfig, LuaConfig};
 use margay_rules::ast::Action;
 
-use super::{flag, number, size, wrong};
+use super::{flag, memcap, number, size, wrong};
 
 /// Assumed bytes of an entry in a per-host table whose limit is in bytes.
 const HOST_ENTRY: u64 = 256;
@@ -25,10 +25,8 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         })?,
     };
     let entries = |path: &str, default: usize| -> Result<usize, ConfigError> {
-        Ok(match config.size(path)? {
-            Some(bytes) => usize::try_from(bytes / HOST_ENTRY).unwrap_or(usize::MAX).max(1),
-            None => default,
-        })
+        let bytes = memcap(config, path, (default as u64).saturating_mul(HOST_ENTRY))?;
+        Ok(usize::try_from(bytes / HOST_ENTRY).unwrap_or(usize::MAX).max(1))
     };
     Ok(DetectConfig {
         mpm_algo,

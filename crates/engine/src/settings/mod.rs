@@ -89,6 +89,17 @@ pub(crate) fn size(config: &Config, path: &str, default: u64) -> Result<u64, Con
     Ok(config.size(path)?.unwrap_or(default))
 }
 
+/// The memory of a table at `path`. Without any, the table would hold nothing.
+///
+/// # Errors
+/// As [`size`]; 0.
+pub(crate) fn memcap(config: &Config, path: &str, default: u64) -> Result<u64, ConfigError> {
+    match size(config, path, default)? {
+        0 => Err(wrong(config, path, "must be at least 1")),
+        n => Ok(n),
+    }
+}
+
 /// A boolean at `path`.
 ///
 /// # Errors

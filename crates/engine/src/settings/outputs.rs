@@ -152,14 +152,20 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
     for item in list.children() {
         let (name, node) = item.entry();
         let Some(node) = node else { continue };
-        if !node.bool("enabled")?.unwrap_or(false) {
+        let output = OUTPUTS.iter().find(|o| o.0 == name);
+        if output.is_none() && !is_ignored(name) {
+            // The table of settings has no row for its "enabled".
+            let enabled = node.children().filter(|c| c.name() == "enabled").find_map(|c| c.value());
+            if enabled.is_some_and(|v| margay_config::typed::parse_bool(v).unwrap_or(true)) {
+                return Err(node.error(format!("there is no output named \"{name}\"")));
+            }
             continue;
         }
-        match OUTPUTS.iter().find(|o| o.0 == name) {
-            Some((_, read)) => read(&Reading { config, node, dir }, &mut specs)?,
-            // The table of settings reports this at the start.
-            None if is_ignored(name) => {}
-            None => return Err(node.error(format!("there is no output named \"{name}\""))),
+        // The table of settings reports outputs that have no effect at the start.
+        if let Some((_, read)) = output
+            && node.bool("enabled")?.unwrap_or(false)
+        {
+            read(&Reading { config, node, dir }, &mut specs)?;
         }
     }
     Ok(specs)

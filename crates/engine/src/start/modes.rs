@@ -82,6 +82,7 @@ pub(super) fn check_modes(config: &Config, options: &RunOptions, live: bool, ips
             "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
         ));
     }
+    crate::live::check_answers(config, options)?;
     if !settings::is_firewall(config, options)? {
         return Ok(());
     }
