@@ -134,6 +134,22 @@ fn alerts_name_the_capture_file() {
     }
 }
 
+/// The files of an alert belong to `metadata.rule.metadata`, whether or not it has the protocol's members.
+#[test]
+fn files_of_alerts_are_chosen() {
+    let rules = "alert http any any -> any any (http.stat_code; content:\"302\"; sid:1;)\n";
+    for (n, metadata, http, files) in [
+        ("all", "yes", true, true),
+        ("rule", "{rule: {metadata: no}}", true, false),
+        ("app", "{app-layer: no}", false, true),
+    ] {
+        let yaml = format!("outputs: [{{eve-log: {{enabled: yes, types: [alert: {{metadata: {metadata}}}]}}}}]");
+        let dir = run_well(&format!("files-{n}"), &yaml, rules, &[]);
+        let alerts = of_type(&dir, "alert");
+        assert_eq!((alerts[0]["http"].is_object(), alerts[0]["files"].is_array()), (http, files), "{alerts:?}");
+    }
+}
+
 /// With `conditional`, the packets with the data that led to the alert are written before its packet.
 #[test]
 fn a_capture_file_begins_with_the_data_before_the_alert() {

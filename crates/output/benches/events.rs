@@ -63,6 +63,7 @@ fn alert(b: Bencher<'_, '_>, with_payload: bool) {
         context: None,
         progress: None,
         app: None,
+        files: None,
         app_protos: AppProtos::default(),
         direction: Some(Direction::ToServer),
         flow: None,

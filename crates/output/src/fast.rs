@@ -209,6 +209,7 @@ mod tests {
             context: None,
             progress: None,
             app: None,
+            files: None,
             app_protos: AppProtos::default(),
             direction: None,
             flow: None,

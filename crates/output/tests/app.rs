@@ -128,6 +128,7 @@ fn alerts_with_their_transaction() {
                 context: None,
                 progress: Some(("request_complete", "response_complete")),
                 app: Some(&of_flow),
+                files: None,
                 app_protos: AppProtos::new(Some("http"), [Some("http"), Some("failed")], None, None),
                 direction: Some(Direction::ToClient),
                 flow: Some(FlowSummary {

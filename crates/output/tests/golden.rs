@@ -93,7 +93,6 @@ fn any() -> Signature<'static> {
     Signature {
         gid: 1,
         id: 1,
-        rev: 0,
         msg: Some(b"any"),
         priority: 3,
         rule: b"drop ip any any -> any any (sid:1;)",
@@ -118,6 +117,7 @@ fn alert<'a>(p: &'a Packet<'a>, signature: Signature<'a>) -> AlertEvent<'a> {
         context: None,
         progress: None,
         app: None,
+        files: None,
         app_protos: AppProtos::default(),
         direction: None,
         flow: None,

@@ -49,7 +49,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.alert.metadata", "yes", "The application's record, the flow, the rule's metadata: all of them, or a section."),
     flag("outputs.#.eve-log.types.#.alert.metadata.app-layer", "yes", "Whether alerts have the protocol's members."),
     flag("outputs.#.eve-log.types.#.alert.metadata.flow", "yes", "Whether alerts have the flow's counters."),
-    flag("outputs.#.eve-log.types.#.alert.metadata.rule.metadata", "yes", "Whether alerts have the rule's `metadata`."),
+    flag("outputs.#.eve-log.types.#.alert.metadata.rule.metadata", "yes", "Whether alerts have the rule's `metadata`, and `files`."),
     flag("outputs.#.eve-log.types.#.alert.metadata.rule.raw", "no", "Whether alerts have the rule's text."),
     flag("outputs.#.eve-log.types.#.alert.metadata.rule.reference", "no", "Whether alerts have the rule's references."),
     flag("outputs.#.eve-log.types.#.alert.reference", "*", "The old form of `metadata`.").ignored(REMOVED),

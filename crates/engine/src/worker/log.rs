@@ -170,9 +170,11 @@ impl Stages {
                 }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {
                     tx.log(json, o, LogFor::Alert);
-                    if let Some((_, way)) = flow {
-                        alert_files(tx, way, a.file, json, &o.files);
-                    }
+                }
+            };
+            let files = |json: &mut Json, n: usize| {
+                if let (Some(tx), Some(o), Some((_, way))) = (tx, options.get(n), flow) {
+                    alert_files(tx, way, a.file, json, &o.files);
                 }
             };
             let contexts = |json: &mut Json, _: usize| {
@@ -202,6 +204,7 @@ impl Stages {
                 context: if has_context { Some(&contexts) } else { None },
                 progress,
                 app: if tx.is_some() || frame.is_some() { Some(&fields) } else { None },
+                files: if tx.is_some() { Some(&files) } else { None },
                 app_protos: names,
                 direction: flow.map(|(_, d)| direction(d)),
                 flow: flow.map(|(f, _)| summary(&f.core)),

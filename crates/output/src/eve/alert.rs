@@ -95,6 +95,11 @@ impl Out<'_> {
         {
             app(self.json, self.number);
         }
+        if options.rule_metadata
+            && let Some(files) = e.files
+        {
+            files(self.json, self.number);
+        }
         // Suricata names the protocol even if the protocol's own members are off.
         self.app_protos(&e.app_protos);
         if let Some(d) = e.direction {

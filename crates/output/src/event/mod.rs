@@ -380,8 +380,10 @@ pub struct AlertEvent<'a> {
     pub context: Option<Fields<'a>>,
     /// Progress of the transaction to the server and to the client, as the protocol names its states.
     pub progress: Option<(&'a str, &'a str)>,
-    /// Members of the application layer (`http`, `files`, ...), for outputs whose alerts have `metadata.app-layer`.
+    /// Members of the application layer (`http`, ...), for outputs whose alerts have `metadata.app-layer`.
     pub app: Option<Fields<'a>>,
+    /// `files`, for outputs whose alerts have `metadata.rule.metadata`, as in Suricata.
+    pub files: Option<Fields<'a>>,
     /// Names of the application protocol.
     pub app_protos: AppProtos<'a>,
     /// Direction of the packet.
