@@ -296,6 +296,11 @@ end
 function SCFileState()
     return (file.get_state()), (file.is_stored())
 end
+function SCStreamingBuffer()
+    local stream = native.args and native.args.stream
+    if not stream then return nil, "there is no stream here" end
+    return stream.data, stream.open, stream.close, stream.toserver, stream.toclient
+end
 function SCThreadInfo()
     return ask("thread", "info")
 end

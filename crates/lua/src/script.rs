@@ -226,7 +226,10 @@ impl Script {
     /// The script raises an error, or exceeds a limit.
     pub fn call_value(&self, host: &mut dyn Host, arg: &Value<'_>) -> Result<(), LuaError> {
         let Some(main) = &self.main else { return Ok(()) };
-        let arg = arg.clone().into_lua(&self.state.lua).map_err(|e| LuaError::of(&e, ErrorKind::Script, &self.name))?;
+        let wrap = |e: mlua::Error| LuaError::of(&e, ErrorKind::Script, &self.name);
+        let arg = arg.clone().into_lua(&self.state.lua).map_err(wrap)?;
+        // Functions of older releases return parts of it.
+        self.state.native.raw_set("args", &arg).map_err(wrap)?;
         self.run::<MultiValue>(host, main, arg).map(|_| ())
     }
 

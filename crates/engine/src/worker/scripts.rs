@@ -335,7 +335,9 @@ impl OutputScripts {
         engine: &FileEngine,
     ) {
         let Some(file) = tx.base().files.all().get(index) else { return };
-        let view = FileView { file, id: index as u64, tx_id: tx.base().id, engine };
+        // The files of each direction are numbered.
+        let before = tx.base().files.all().iter().take(index).filter(|f| f.to_client == file.to_client);
+        let view = FileView { file, id: before.count() as u64, tx_id: tx.base().id, engine };
         let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
         self.call(Occasion::File, detect, context, None, Some(tx), Some(view), &args);
     }

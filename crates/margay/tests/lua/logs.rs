@@ -85,7 +85,7 @@ fn scripts_that_write_logs() {
         (
             "body",
             "type = 'streaming', protocol = 'http'",
-            "local s = args.stream say((s.data:gsub('%s+$', '')), s.open, s.close, s.toserver, s.toclient)",
+            "local s = args.stream say((s.data:gsub('%s+$', '')), select(2, SCStreamingBuffer())) if SCStreamingBuffer() ~= s.data then say('other') end",
         ),
         (
             "stats",
@@ -134,7 +134,7 @@ fn scripts_that_write_logs() {
     assert_eq!(
         log("file").iter().find(|l| l.contains("page.html")).map(String::as_str),
         Some(
-            "1 0 page.html 26 CLOSED false HTML document, ASCII text d8cb75ea10c75f7e36dd7eb83def5cf6 false false 8 CLOSED false"
+            "0 0 page.html 26 CLOSED false HTML document, ASCII text d8cb75ea10c75f7e36dd7eb83def5cf6 false false 8 CLOSED false"
         ),
         "{:?}",
         log("file")
