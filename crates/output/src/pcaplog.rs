@@ -164,7 +164,7 @@ pub struct PcapLog {
     settings: PcapLogSettings,
     name: Name,
     filter: Option<FilterSet>,
-    /// Packets of flows without an alert; `None` if all packets are written.
+    /// Packets of flows without an alert; `None` if none are held.
     held: Option<Held>,
     open: Option<Open>,
     files: VecDeque<PathBuf>,
@@ -251,7 +251,8 @@ impl PcapLog {
         let folder = folder(&settings.path);
         std::fs::create_dir_all(folder).map_err(|source| PcapLogError::Folder { path: folder.to_owned(), source })?;
         let files = if settings.max_files > 0 { name.earlier(folder) } else { VecDeque::new() };
-        let held = (settings.conditional != Conditional::All).then(|| Held::new(settings.hold_memcap));
+        let holds = settings.conditional != Conditional::All && settings.hold_memcap > 0;
+        let held = holds.then(|| Held::new(settings.hold_memcap));
         Ok(PcapLog {
             settings,
             held,

@@ -108,6 +108,7 @@ const SIGNS: &[Sign] = &[
         "write fewer event types, or to a faster disk, or set buffer-size",
     ),
     sign("pcap_log.lost", "packets are missing in the capture log", "look at the disk of pcap-log"),
+    sign("pcap_log.not_held", "data before alerts is missing in the capture log", "raise hold-memcap of pcap-log"),
     sign("engine.failed_threads", "a thread of the engine failed", "look at the engine's log, and report a bug"),
     sign("watchdog.stuck", "a worker was stuck", "look at the engine's log, and report a bug"),
 ];
