@@ -86,7 +86,7 @@ pub(crate) fn run(
             worker.pipeline.stages.outputs.reopen(settings::now());
             margay_output::log::reopen();
         }
-        // A pipe may be silent for any time.
+        // A file may be on a disk that does not answer for any time.
         beat.rest();
         let asked = costs.as_ref().map(|_| Instant::now());
         let event = source.next_event(batch, SystemTime::now);

@@ -172,7 +172,7 @@ impl WorkerSetup {
             }
             if shared.turns.begin() {
                 turns += 1;
-                // A pipe may be silent for any time.
+                // A file may be on a disk that does not answer for any time.
                 beat.rest();
                 // Only the current reader takes the lock.
                 let mut feeder = shared.feeder.lock().unwrap_or_else(PoisonError::into_inner);
