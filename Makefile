@@ -84,9 +84,10 @@ lint: ## formatting, clippy, layout of the code, language, links of the manual
 	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools $(FEATURES) --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
+# Tests wait for processes more than they work, so six run at a time.
 unit: setup ## unit, integration and property tests
 	@tools/setup $(TEST_PACKAGES)
-	$(CARGO) test --workspace --locked --quiet --no-fail-fast $(FEATURES)
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-6} $(CARGO) test --workspace --locked --quiet --no-fail-fast $(FEATURES)
 
 test-web: setup ## the web page in a browser, and its metrics
 	@tools/setup chromium prometheus

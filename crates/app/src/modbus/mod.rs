@@ -94,6 +94,9 @@ struct Modbus {
     stream_depth: u64,
     /// Requests that wait for a response, by transaction number.
     pending: KeyedMap<u16, u64>,
+    /// The direction whose data is ignored after an invalid length, until the other side speaks: no later byte is known to begin
+    /// a message.
+    lost: Option<Direction>,
 }
 
 impl Conversation for Modbus {
@@ -107,18 +110,23 @@ impl Conversation for Modbus {
             max_txs: config.settings.get(AppProto::Modbus, REQUEST_FLOOD) as usize,
             stream_depth: config.settings.get(AppProto::Modbus, STREAM_DEPTH),
             pending: KeyedMap::default(),
+            lost: None,
         }
     }
 
-    fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
+    fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
+        if self.lost == Some(dir) {
+            return Framing::Skip(data.len());
+        }
+        self.lost = None;
         match be16(data, 4) {
             // As in Suricata, a truncated message is ignored.
             Some(len) if end && LENGTHS.contains(&len) && data.len() < BEFORE + usize::from(len) => {
                 Framing::Skip(data.len())
             }
             Some(len) if LENGTHS.contains(&len) => Framing::Message(BEFORE + usize::from(len)),
-            // As in Suricata, parsing continues behind it, but not behind the data that is there.
-            Some(len) => Framing::Message((BEFORE + usize::from(len)).min(data.len())),
+            // Suricata ignores the rest of the segment, which an attacker can choose.
+            Some(_) => Framing::Message(BEFORE),
             None => Framing::More,
         }
     }
@@ -129,6 +137,7 @@ impl Conversation for Modbus {
         let valid = be16(data, 4).is_some_and(|len| LENGTHS.contains(&len));
         let message = if valid { Message::read(data, is_request) } else { Message::of_invalid_length(data) };
         let Some(message) = message else { return Outcome::More };
+        self.lost = (!valid).then_some(dir);
         let flaws = message.flaws;
         let mut events = Vec::new();
         let id = if is_request {

@@ -211,12 +211,14 @@ fn what_is_wrong_has_events() {
     assert_eq!((talk.events(), talk.outcome), (vec!["invalid_protocol_id"], Outcome::More));
     talk.client(&[0, 1, 0, 0, 1, 0, 1, 1]);
     assert_eq!((talk.events().last(), talk.outcome), (Some(&"invalid_length"), Outcome::More));
-    // Only the header's beginning is read, and parsing continues with the next segment.
+    // Only the header's beginning is read, and parsing continues after the other side has spoken.
     assert!(talk.logs()[1].contains(r#""unit_id":0,"function_raw":0,"function_code":"Unknown""#), "{:?}", talk.logs());
     talk.client(&[0, 2, 0, 0, 0, 6, 1, 1, 0, 0, 0, 1]);
+    talk.server(&[0, 1, 0, 0, 0, 3, 1, 0x81, 1]);
+    talk.client(&[0, 3, 0, 0, 0, 6, 1, 1, 0, 0, 0, 1]);
     // A message that the stream ends in is ignored.
-    talk.client(&[0, 3, 0, 0, 0, 6, 1, 1, 0, 0]).end();
-    assert!(talk.logs()[2].contains(r#""transaction_id":2"#) && talk.logs().len() == 3, "{:?}", talk.logs());
+    talk.client(&[0, 4, 0, 0, 0, 6, 1, 1, 0, 0]).end();
+    assert!(talk.logs()[3].contains(r#""transaction_id":3"#) && talk.logs().len() == 4, "{:?}", talk.logs());
 }
 
 #[test]
