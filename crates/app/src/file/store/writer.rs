@@ -208,7 +208,7 @@ impl Drop for Leaving<'_> {
         let in_hand = self.inner.in_hand.swap(0, Ordering::Relaxed);
         self.inner.counts.lost.fetch_add(in_hand, Ordering::Relaxed);
         std::mem::take(&mut q.jobs).iter().for_each(|job| self.inner.abandon(job));
-        // Whoever waits for the end sees all losses counted.
+        // A worker that waits for the end sees all losses counted.
         self.inner.is_gone.store(true, Ordering::Relaxed);
         drop(q);
         self.inner.done.notify_all();
