@@ -121,7 +121,7 @@ fn content(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn uricontent(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
-    let Some(uri) = super::modified("http_uri") else { return Ok(b.missing(i.written)) };
+    let uri = super::modified("http_uri")?;
     super::need_protocol(b, uri.protocols, i.written);
     content(b, i)?;
     modify_buffer(b, "http_uri", uri)

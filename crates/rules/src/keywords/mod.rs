@@ -265,10 +265,13 @@ pub(crate) fn buffer(name: &str) -> Result<&'static Buffer, Fail> {
 }
 
 /// The buffer that an old modifier means.
-pub(crate) fn modified(name: &str) -> Option<&'static Buffer> {
-    match REGISTRY.get(name)?.does {
-        Does::Modify(buffer) => Some(buffer),
-        _ => None,
+///
+/// # Errors
+/// If no protocol declares it.
+pub(crate) fn modified(name: &str) -> Result<&'static Buffer, Fail> {
+    match REGISTRY.get(name).map(|k| k.does) {
+        Some(Does::Modify(buffer)) => Ok(buffer),
+        _ => fail(MODULE, format!("this build has no modifier {name}")),
     }
 }
 
