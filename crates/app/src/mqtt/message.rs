@@ -175,6 +175,8 @@ impl Message {
     /// Reads the data after the fixed header. `None` if it is malformed. `version` is that of the connection.
     pub(super) fn read(first: u8, body: &[u8], version: u8) -> Option<Message> {
         let mut r = Reader { body, at: 0, v5: version == 5 };
+        // An omitted reason is 0 (section 3.4.2.1), also in versions after 5.
+        let omitted = (version >= 5).then_some(0);
         let kind = match Type(first >> 4) {
             Type::CONNECT => Kind::Connect(r.connect()?),
             Type::CONNACK => {
@@ -189,8 +191,7 @@ impl Message {
             }
             Type::PUBACK | Type::PUBREC | Type::PUBREL | Type::PUBCOMP => {
                 let id = r.number()?;
-                // An omitted reason is 0 (section 3.4.2.1).
-                let reason = r.reason().or(r.v5.then_some(0));
+                let reason = r.reason().or(omitted);
                 Kind::Receipt { id, reason, properties: r.properties_if_any()? }
             }
             of @ (Type::SUBSCRIBE | Type::UNSUBSCRIBE) => {
@@ -213,8 +214,7 @@ impl Message {
             // Like in Suricata, a DISCONNECT without properties counts as one without a reason code.
             Type::DISCONNECT if r.v5 && body.len() < 2 => Kind::Reason { reason: Some(0), properties: 0..0 },
             Type::DISCONNECT | Type::AUTH => {
-                // An omitted reason is 0 (section 3.15.2.1).
-                let reason = r.reason().or(r.v5.then_some(0));
+                let reason = r.reason().or(omitted);
                 Kind::Reason { reason, properties: r.properties_if_any()? }
             }
             _ => Kind::Empty,
@@ -361,14 +361,13 @@ impl<'a> Properties<'a> {
         Some(text)
     }
 
-    fn read(&self) -> Option<(&'a [u8], Value<'a>, &'a [u8])> {
-        let (&id, mut rest) = self.0.split_first()?;
-        if id == 38 {
+    fn read(id: usize, mut rest: &'a [u8]) -> Option<(&'a [u8], Value<'a>, &'a [u8])> {
+        if id == USER_PROPERTY {
             let key = Self::take_text(&mut rest)?;
             let value = Self::take_text(&mut rest)?;
             return Some((key, Value::Text(value), rest));
         }
-        let (name, shape) = PROPERTIES.iter().find(|p| p.0 == id).map(|p| (p.1, p.2))?;
+        let (name, shape) = PROPERTIES.iter().find(|p| usize::from(p.0) == id).map(|p| (p.1, p.2))?;
         let value = match shape {
             Shape::Text => Value::Text(Self::take_text(&mut rest)?),
             Shape::Variable => {
@@ -390,9 +389,18 @@ impl<'a> Iterator for Properties<'a> {
     type Item = (&'a [u8], Value<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (name, value, rest) = self.read()?;
-        self.0 = rest;
-        Some((name, value))
+        loop {
+            let (id, used) = variable(self.0).ok()?;
+            let rest = self.0.get(used..)?;
+            if id != USER_PROPERTY && PROPERTIES.iter().all(|p| usize::from(p.0) != id) {
+                // Like in Suricata, an unknown property has no value.
+                self.0 = rest;
+                continue;
+            }
+            let (name, value, rest) = Self::read(id, rest)?;
+            self.0 = rest;
+            return Some((name, value));
+        }
     }
 }
 
@@ -403,6 +411,9 @@ enum Shape {
     Variable,
     Text,
 }
+
+/// A property with a name of its own.
+const USER_PROPERTY: usize = 38;
 
 /// Properties (section 2.2.2.2), except user properties.
 const PROPERTIES: &[(u8, &str, Shape)] = &[

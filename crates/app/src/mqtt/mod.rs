@@ -134,7 +134,7 @@ struct Mqtt {
     topics: [usize; 2],
     /// The version in CONNECT; 0 before it.
     version: u8,
-    /// A CONNACK accepted the connection.
+    /// A CONNACK answered the CONNECT.
     connected: bool,
     /// The CONNECT message that waits for CONNACK.
     connect: Option<u64>,
@@ -191,10 +191,16 @@ impl Conversation for Mqtt {
         }
         let body = data.get(header.len..).unwrap_or(&[]);
         match Message::read(header.first, body, self.version) {
-            Some(message) => self.handle(turn, dir, message),
-            None => turn.one_way(dir, self.exchange(dir, None)).event(Event::MalformedTraffic as u8),
+            Some(message) => {
+                self.handle(turn, dir, message);
+                Outcome::More
+            }
+            None => {
+                turn.one_way(dir, self.exchange(dir, None)).event(Event::MalformedTraffic as u8);
+                // A receiver closes the connection (MQTT 5.0 section 4.13).
+                Outcome::Failed
+            }
         }
-        Outcome::More
     }
 
     fn max_txs(&self) -> usize {
@@ -216,16 +222,17 @@ impl Mqtt {
         match (of, &message.kind) {
             (Type::CONNECT, Kind::Connect(connect)) => {
                 self.version = connect.version;
-                let double = self.connected || self.connect.is_some();
+                let connected = self.connected;
                 let tx = self.open(turn, dir, message);
-                if double {
+                if connected {
                     tx.event(Event::DoubleConnect as u8);
                 }
                 self.connect = Some(tx.base.id);
             }
             (Type::CONNACK, _) => {
                 let connect = self.connect.take();
-                self.connected |= connect.is_some() && codes == Some(0);
+                // Suricata accepts messages after a refusal, too.
+                self.connected |= connect.is_some();
                 self.answer(turn, dir, connect, message, true, Event::MissingConnect);
             }
             (Type::PUBLISH, Kind::Publish { id, .. }) => {
@@ -316,14 +323,23 @@ impl Mqtt {
         ends: bool,
         missing: Event,
     ) {
-        match to.and_then(|id| turn.tx(id)) {
+        let introduced = self.connected || message.of() == Type::CONNACK;
+        let tx = match to.and_then(|id| turn.tx(id)) {
             Some(tx) => {
                 tx.content.add(message);
                 if ends {
                     tx.finish(tx.content.dir);
                 }
+                tx
             }
-            None => turn.one_way(dir, self.exchange(dir, Some(message))).event(missing as u8),
+            None => {
+                let tx = turn.one_way(dir, self.exchange(dir, Some(message)));
+                tx.event(missing as u8);
+                tx
+            }
+        };
+        if !introduced {
+            tx.event(Event::UnintroducedMessage as u8);
         }
     }
 }

@@ -191,8 +191,9 @@ fn properties() {
 fn what_is_out_of_order() {
     let mut talk = Talk::tcp(AppProto::Mqtt, 1883);
     talk.client(b"\xc0\x00").server(b"\xd0\x00").server(CONNACK3).server(b"\x40\x02\x00\x01");
-    talk.server(b"\x90\x03\x00\x01\x00").server(b"\xb0\x02\x00\x01").client(CONNECT3).client(CONNECT3);
-    talk.client(b"\x06\x00");
+    talk.server(b"\x90\x03\x00\x01\x00").server(b"\xb0\x02\x00\x01");
+    // Only a CONNECT after CONNACK is a second one.
+    talk.client(CONNECT3).client(CONNECT3).server(CONNACK3).client(CONNECT3).client(b"\x06\x00");
     assert_eq!(
         talk.events(),
         [
@@ -200,12 +201,19 @@ fn what_is_out_of_order() {
             "unintroduced_message",
             "missing_connect",
             "missing_publish",
+            "unintroduced_message",
             "missing_subscribe",
+            "unintroduced_message",
             "missing_unsubscribe",
+            "unintroduced_message",
             "double_connect",
             "unassigned_msg_type",
         ]
     );
+    // A refused client may continue.
+    let mut talk = Talk::tcp(AppProto::Mqtt, 1883);
+    talk.client(CONNECT3).server(b"\x20\x02\x00\x05").client(b"\xc0\x00");
+    assert_eq!(talk.events(), [""; 0]);
     let mut talk = talk3();
     talk.client(b"\x36\x05\x00\x01a\x00\x07");
     assert_eq!(talk.events(), ["invalid_qos_level"]);
@@ -215,24 +223,24 @@ fn what_is_out_of_order() {
 
 #[test]
 fn malformed() {
-    // A string, properties, an unknown property, and a topic: each exceeds the data.
+    // A string, properties, a property, and a topic: each exceeds the data. Parsing ends.
     for bad in [
         &b"\x10\x03\x00\x06M"[..],
         b"\x30\x04\x00\x01a\x7f",
-        b"\x30\x06\x00\x01a\x02\x7f\x00",
         b"\x30\x07\x00\x01a\x03\x03\x00\x05",
         b"\x82\x07\x00\x01\x00\x00\x09ab",
         b"\x40\x01\x00",
         b"\x20\x01\x00",
     ] {
         let mut talk = talk5();
-        talk.client(bad).client(b"\xc0\x00");
-        assert_eq!(talk.events(), ["malformed_traffic"], "{bad:x?}");
-        assert_eq!(
-            talk.logs()[1..],
-            [r#"{"mqtt":{}}"#, r#"{"mqtt":{"pingreq":{"qos":0,"retain":false,"dup":false}}}"#]
-        );
+        talk.client(bad);
+        assert_eq!((talk.events(), talk.outcome), (vec!["malformed_traffic"], Outcome::Failed), "{bad:x?}");
+        assert_eq!(talk.logs()[1..], [r#"{"mqtt":{}}"#]);
     }
+    // Unknown properties are skipped byte by byte.
+    let mut talk = talk5();
+    talk.client(b"\xe0\x07\x00\x05\x7f\x00\x23\x00\x05");
+    assert!(talk.logs()[1].ends_with(r#""properties":{"topic_alias":5}}}}"#), "{}", talk.logs()[1]);
     let mut talk = talk5();
     talk.client(b"\x30\xff\xff\xff\xff\x01");
     assert_eq!((talk.events(), talk.outcome), (vec!["malformed_traffic"], Outcome::Failed));
