@@ -2,14 +2,8 @@
 
 use margay_json::Json;
 
-use crate::ber::{OCTETS, Reader, SEQUENCE};
-
-/// `BOOLEAN`.
-const BOOLEAN: u8 = 0x01;
-/// Precedes the Conference Create Request: the identifier of T.124 (section 4.1.3).
-const T124: &[u8] = b"\x00\x05\x00\x14\x7c\x00\x01";
-/// The fields of the Conference Create Request, and the key of the client's data.
-const CREATE: &[u8] = b"\x00\x08\x00\x10\x00\x01\xc0\x00Duca";
+/// The key of the client's data in the Conference Create Request.
+const KEY: &[u8] = b"Duca";
 /// Block types: `CS_CORE`, `CS_NET`.
 const CORE: u16 = 0xc001;
 const NET: u16 = 0xc003;
@@ -96,19 +90,13 @@ fn per_length(data: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 impl Client {
-    /// Reads the content of a Connect Initial PDU (T.125 section 7). `None` if any part of it is invalid.
+    /// Reads the content of a Connect Initial PDU (T.125 section 7). `None` if the client's data is invalid, or has no block.
+    /// As in Suricata, the data begins behind its key; the BER elements before it are not checked.
     pub(super) fn read(body: &[u8]) -> Option<Client> {
-        let mut r = Reader::new(body);
-        r.take(OCTETS)?;
-        r.take(OCTETS)?;
-        r.take(BOOLEAN)?;
-        for _ in 0..3 {
-            r.take(SEQUENCE)?;
-        }
-        let (_, create) = per_length(r.take(OCTETS)?.strip_prefix(T124)?)?;
-        let (len, blocks) = per_length(create.strip_prefix(CREATE)?)?;
+        let at = body.windows(KEY.len()).position(|w| w == KEY)?;
+        let (len, blocks) = per_length(body.get(at + KEY.len()..)?)?;
         let mut blocks = blocks.get(..len)?;
-        let mut client = Client::default();
+        let (mut client, all) = (Client::default(), blocks.len());
         while let Some((head, behind)) = blocks.split_first_chunk::<4>() {
             let [a, b, c, d] = *head;
             let Some(len) = usize::from(u16::from_le_bytes([c, d])).checked_sub(4) else { break };
@@ -116,7 +104,7 @@ impl Client {
             client.block(u16::from_le_bytes([a, b]), block)?;
             blocks = rest;
         }
-        Some(client)
+        (blocks.len() < all).then_some(client)
     }
 
     fn block(&mut self, kind: u16, block: &[u8]) -> Option<()> {

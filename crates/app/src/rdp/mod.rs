@@ -75,6 +75,8 @@ struct Rdp {
     tls: bool,
     /// The server's handshake messages that are not handled yet.
     handshake: Vec<u8>,
+    /// Sides with an invalid PDU: as in Suricata, the rest of that side is not parsed.
+    stopped: [bool; 2],
 }
 
 impl Conversation for Rdp {
@@ -86,6 +88,9 @@ impl Conversation for Rdp {
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
+        if self.stopped[dir.index()] {
+            return Framing::Skip(data.len());
+        }
         self.tls |= data.first() == Some(&HANDSHAKE);
         let (head, len) = if self.tls {
             if dir == TS {
@@ -97,7 +102,7 @@ impl Conversation for Rdp {
             }
         } else {
             match data {
-                [first, ..] if *first != 3 => return Framing::Broken,
+                [first, ..] if *first != 3 => return self.stop(dir, data),
                 [_, _, high, low, ..] => (TPKT, usize::from(u16::from_be_bytes([*high, *low]))),
                 _ => (TPKT, 0),
             }
@@ -110,7 +115,7 @@ impl Conversation for Rdp {
                     Framing::More
                 }
             }
-            _ if len < head || (self.tls && len > RECORD + RECORD_MAX) => Framing::Broken,
+            _ if len < head || (self.tls && len > RECORD + RECORD_MAX) => self.stop(dir, data),
             n if end && n < len => Framing::Skip(n),
             _ => Framing::Message(len),
         }
@@ -120,16 +125,9 @@ impl Conversation for Rdp {
         if self.tls {
             return self.record(turn, message);
         }
-        let kind = message.get(TPKT + 1).copied().unwrap_or(0);
-        let mcs = message.get(MCS..).unwrap_or_default();
-        let pdu = match (dir, kind) {
-            (TS, 0xe0) => Pdu::request(message),
-            (TC, 0xd0) => Pdu::response(message),
-            (TS, 0xf0) if mcs.starts_with(b"\x7f\x65") => {
-                Reader::new(mcs).element().and_then(|e| Client::read(e.body)).map(|c| Pdu::ConnectRequest(Box::new(c)))
-            }
-            (TC, 0xf0) if mcs.starts_with(b"\x7f\x66") => Some(Pdu::ConnectResponse),
-            _ => None,
+        let Ok(pdu) = Pdu::read(dir, message) else {
+            self.stopped[dir.index()] = true;
+            return Outcome::More;
         };
         // Data after the response is not parsed.
         let last = matches!(pdu, Some(Pdu::ConnectResponse));
@@ -145,6 +143,12 @@ impl Conversation for Rdp {
 }
 
 impl Rdp {
+    /// Ends parsing of a side.
+    fn stop(&mut self, dir: Direction, data: &[u8]) -> Framing {
+        self.stopped[dir.index()] = true;
+        if self.stopped == [true; 2] { Framing::Broken } else { Framing::Skip(data.len()) }
+    }
+
     /// Handles a TLS record of the server.
     fn record(&mut self, turn: &mut Turn<'_, '_, Pdu>, record: &[u8]) -> Outcome {
         match record.first() {
@@ -210,12 +214,14 @@ enum Pdu {
     Tls(Vec<Box<[u8]>>),
 }
 
-/// The variable part of a connection PDU of class 0 (X.224 section 13.3).
+/// A PDU whose length or content is invalid.
+#[derive(Debug)]
+struct Invalid;
+
+/// The variable part of a connection PDU of class 0 without options, whose destination is not known yet (X.224 section 13.3).
 fn variable(message: &[u8]) -> Option<&[u8]> {
-    let (&len, unit) = message.get(TPKT..)?.split_first()?;
-    let unit = unit.get(..usize::from(len))?;
-    match unit {
-        [_, _, _, _, _, class, variable @ ..] if class & 0xf0 == 0 => Some(variable),
+    match message.get(TPKT + 1..)? {
+        [_, 0, 0, _, _, 0, variable @ ..] => Some(variable),
         _ => None,
     }
 }
@@ -229,16 +235,42 @@ fn negotiation(data: &[u8]) -> Option<(u8, u8, u32)> {
 }
 
 impl Pdu {
-    fn request(message: &[u8]) -> Option<Pdu> {
-        let mut rest = variable(message)?;
+    /// Reads a PDU; `None` if it is none of a connection's setup.
+    fn read(dir: Direction, message: &[u8]) -> Result<Option<Pdu>, Invalid> {
+        let length = message.get(TPKT).copied().map_or(0, usize::from);
+        // The lower half of connection PDUs is a credit (X.224 section 13.3.3).
+        let kind = match message.get(TPKT + 1).copied().unwrap_or(0) {
+            data @ 0xf0 => data,
+            kind => kind & 0xf0,
+        };
+        let whole = TPKT + 1 + length == message.len();
+        let data = length == 2 && message.get(TPKT + 2) == Some(&0x80);
+        let mcs = message.get(MCS..).unwrap_or_default();
+        match (dir, kind) {
+            (TS, 0xe0) | (TC, 0xd0) if !whole => Err(Invalid),
+            (TS, 0xe0) => Pdu::request(message),
+            (TC, 0xd0) => Ok(Pdu::response(message)),
+            (_, 0xf0) if !data => Err(Invalid),
+            (TS, 0xf0) => Ok(mcs
+                .strip_prefix(b"\x7f\x65")
+                .and_then(Client::read)
+                .map(|client| Pdu::ConnectRequest(Box::new(client)))),
+            (TC, 0xf0) if mcs.starts_with(b"\x7f\x66") => Ok(Some(Pdu::ConnectResponse)),
+            _ => Ok(None),
+        }
+    }
+
+    fn request(message: &[u8]) -> Result<Option<Pdu>, Invalid> {
+        let Some(mut rest) = variable(message) else { return Ok(None) };
         let mut cookie = None;
         if rest.starts_with(b"Cookie: ") {
-            let end = rest.windows(2).position(|w| w == b"\r\n")?;
-            cookie = rest.get(..end).and_then(|line| line.strip_prefix(COOKIE)).map(Into::into);
-            rest = rest.get(end + 2..)?;
+            let end = rest.windows(2).position(|w| w == b"\r\n").ok_or(Invalid)?;
+            let (line, behind) = rest.split_at(end);
+            cookie = line.strip_prefix(COOKIE).map(Into::into);
+            rest = behind.get(2..).unwrap_or_default();
         }
         let flags = negotiation(rest).filter(|n| n.0 == 1).map_or(0, |n| n.1);
-        Some(Pdu::Request { cookie, flags })
+        Ok(Some(Pdu::Request { cookie, flags }))
     }
 
     fn response(message: &[u8]) -> Option<Pdu> {

@@ -112,27 +112,54 @@ fn certificates_of_tls() {
 
 #[test]
 fn what_is_no_pdu() {
-    // A cookie without an end; another class; a length beyond the PDU.
+    // A cookie without an end; another class; a destination; a length beyond the PDU, and below it.
     let change = |at: usize, to: u8| {
         let mut request = REQUEST.to_vec();
         request[at] = to;
         request
     };
     let end = REQUEST.windows(2).position(|w| w == b"\r\n").unwrap();
-    for request in [change(end, b'x'), change(10, 0x20), change(4, 0xff)] {
+    for (request, ends) in [
+        (change(end, b'x'), true),
+        (change(10, 0x20), false),
+        (change(6, 1), false),
+        (change(4, 0xff), true),
+        (change(4, 9), true),
+    ] {
         let mut talk = rdp();
-        talk.client(&request);
-        assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, 0));
+        talk.client(&request).client(CONNECT).server(RESPONSE);
+        // An invalid PDU ends parsing of its side only.
+        assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, if ends { 1 } else { 2 }), "{request:x?}");
     }
+    // A credit is no error.
+    assert_eq!(rdp().client(&change(5, 0xe1)).logs().len(), 1);
     let mut talk = rdp();
-    talk.client(b"\x03\x00\x00\x03rest");
+    talk.client(b"\x03\x00\x00\x03rest").client(REQUEST).server(RESPONSE);
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, 1));
+    talk.server(b"\x03\x00\x00\x03rest");
     assert_eq!(talk.outcome, Outcome::Failed);
     let mut talk = rdp();
-    talk.client(REQUEST).client(b"garbage");
-    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Failed, 1));
+    talk.client(REQUEST).client(b"garbage").client(CONNECT).server(RESPONSE);
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, 2));
+    // A data PDU has a header of two bytes, and is not continued.
+    for at in [4, 6] {
+        let (mut connect, mut response) = (CONNECT.to_vec(), CONNECT_RESPONSE.to_vec());
+        (connect[at], response[at]) = (1, 1);
+        assert!(rdp().client(&connect).server(&response).logs().is_empty());
+    }
+    // The elements before the client's data do not matter, but it has a block.
+    let key = CONNECT.windows(4).position(|w| w == b"Duca").unwrap();
+    for at in 9..key {
+        let mut connect = CONNECT.to_vec();
+        connect[at] ^= 0x55;
+        assert_eq!(rdp().client(&connect).logs().len(), 1, "{at}");
+    }
+    let mut connect = CONNECT.to_vec();
+    connect[key + 4] = 3;
+    assert!(rdp().client(&connect).logs().is_empty());
     // Any byte may be wrong, and the client's data may end anywhere.
     let inside = CONNECT.windows(2).position(|w| w == b"\x7f\x65").unwrap();
-    let body = Reader::new(&CONNECT[inside..]).element().unwrap().body;
+    let body = &CONNECT[inside + 2..];
     assert!(Client::read(body).is_some());
     for i in 0..body.len() {
         assert_eq!(Client::read(&body[..i]), None);
