@@ -133,8 +133,8 @@ pub(super) struct SmbParser {
     /// The transactions of files, by direction of the data.
     pub open: KeyedMap<(FileId, Direction), u64>,
     pub pipes: Cache<FileId, Pipe>,
-    /// The negotiation's transaction, if the client began with SMB1.
-    pub first_negotiation: Option<u64>,
+    /// The transaction of the last negotiation.
+    pub negotiation_tx: Option<u64>,
     /// Whether a direction sent anything.
     spoke: [bool; 2],
     /// Too many transactions wait for a side that is not seen, or the data is not SMB: the parser gives up.

@@ -323,7 +323,7 @@ impl SmbParser {
         }
         let id = self.make(cx, tx)?;
         if h.command == command::NEGOTIATE {
-            self.first_negotiation = Some(id);
+            self.negotiation_tx = Some(id);
         }
         let part =
             matches!(h.command, command::TRANS_SECONDARY | command::TRANS2_SECONDARY | command::NT_TRANS_SECONDARY);
@@ -538,9 +538,9 @@ impl SmbParser {
         SmbTx { version, command, session, tree, status, ..SmbTx::default() }
     }
 
-    /// The negotiation that began with SMB1 and continues with SMB2.
-    pub(super) fn smb1_negotiation(&mut self) -> Option<u64> {
-        let id = self.first_negotiation?;
+    /// The negotiation without an answer. Its answer may have another number, and it may begin with SMB1 and continue with SMB2.
+    pub(super) fn open_negotiation(&mut self) -> Option<u64> {
+        let id = self.negotiation_tx?;
         self.peek(id).is_some_and(|t| matches!(t.what, What::Negotiate(_)) && t.status.is_none()).then_some(id)
     }
 }

@@ -247,11 +247,15 @@ impl SmbParser {
             }
             command::NEGOTIATE => negotiate_request(r).map(|n| what = What::Negotiate(Box::new(n))),
             command::SESSION_SETUP => {
-                let blob = session_setup_request(message, r);
-                blob.map(|b| what = What::SessionSetup(Box::default()).with_token(b))
+                if let Some(token) = session_setup_request(message, r) {
+                    what = What::SessionSetup(Box::default()).with_token(token);
+                }
+                // As in Suricata, a token beyond the message is no error.
+                Some(())
             }
             command::TREE_CONNECT => tree_connect_request(message, r).map(|share| {
-                what = What::TreeConnect(Box::new(TreeConnect { share, ..TreeConnect::default() }));
+                what =
+                    What::TreeConnect(Box::new(TreeConnect { share, share_type: Some(0), ..TreeConnect::default() }));
             }),
             command::CREATE => create_request(message, r).map(|c| {
                 let file = FileId::opened_by(h.message);
@@ -304,6 +308,9 @@ impl SmbParser {
         let events = token_events(&what);
         let id = self.make(cx, SmbTx { what, file: closes, ..Self::seed(h) })?;
         self.asked(cx, id, key);
+        if h.command == command::NEGOTIATE {
+            self.negotiation_tx = Some(id);
+        }
         for e in events.into_iter().flatten() {
             self.report(cx, dir, 2, Some(id), e);
         }
@@ -354,14 +361,11 @@ impl SmbParser {
         tx
     }
 
-    /// The transaction that a response belongs to. The server may answer an SMB1 client with SMB2.
+    /// The transaction that a response belongs to. The server may answer an SMB1 client with SMB2, and a negotiation with
+    /// another number.
     fn request_of(&mut self, h: Smb2) -> Option<u64> {
         let found = self.requests.get(&(2, h.message)).copied();
-        if found.is_none() && h.command == command::NEGOTIATE && h.message == 0 {
-            self.smb1_negotiation()
-        } else {
-            found
-        }
+        if found.is_none() && h.command == command::NEGOTIATE { self.open_negotiation() } else { found }
     }
 
     /// Handles a response whose request was lost, or is not seen: it still tells the dialect.

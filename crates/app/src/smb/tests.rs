@@ -224,6 +224,29 @@ fn a_negotiation_without_its_request() {
     assert!(t.logs()[0].contains("\"dialect\":\"2.10\""), "{:?}", t.logs());
 }
 
+/// A negotiation has one answer, whatever its number; without one, its identifier is empty.
+#[test]
+fn a_negotiation_with_another_number() {
+    let request = [&[0x24, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0][..], &[5; 16], &[0; 8], &[2, 2]].concat();
+    let body =
+        [&[0x41, 0, 1, 0, 0x10, 2, 0, 0][..], &[7; 16], &[0; 4], &[0, 0, 1, 0], &[0, 0, 1, 0], &[0, 0, 1, 0]].concat();
+    let mut t = Talk::new();
+    t.say(ToServer, &smb2(0, 9, false, 0, 0, &request));
+    assert!(t.logs()[0].contains("\"server_guid\":\"\""), "{:?}", t.logs());
+    t.say(ToClient, &smb2(0, 1, true, 0, 0, &body));
+    assert!(
+        t.logs()[0].contains("\"dialect\":\"2.10\"") && t.logs()[0].contains("\"server_guid\":\"07"),
+        "{:?}",
+        t.logs()
+    );
+    // A tree connect without an answer, and a session setup with a token beyond the message.
+    t.say(ToServer, &tree(2, "\\\\srv\\data"));
+    assert!(t.logs()[1].contains("\"share_type\":\"UNKNOWN\""), "{:?}", t.logs());
+    let setup = [&[0x19, 0, 0, 1][..], &[0; 8], &[0x58, 0xff, 0x20, 0], &[0; 40]].concat();
+    t.say(ToServer, &smb2(1, 3, false, 0, 0, &setup));
+    assert_eq!((t.logs().len(), t.has(2, Event::MalformedData)), (3, false));
+}
+
 /// The parser takes the beginning of a response before detection is sure of it.
 #[test]
 fn a_response_in_two_pieces_is_detected() {
