@@ -197,18 +197,20 @@ impl Message {
             of @ (Type::SUBSCRIBE | Type::UNSUBSCRIBE) => {
                 let (id, properties) = (r.number()?, r.properties()?);
                 let mut topics = Vec::new();
+                // As in Suricata, the topics end at the first one that exceeds the message.
                 while r.at < body.len() {
-                    topics.push(r.at as u32);
-                    r.string()?;
-                    if of == Type::SUBSCRIBE {
-                        r.byte()?;
+                    let at = r.at as u32;
+                    if r.string().is_none() || (of == Type::SUBSCRIBE && r.byte().is_none()) {
+                        break;
                     }
+                    topics.push(at);
                 }
                 Kind::Topics { id, properties, topics }
             }
             of @ (Type::SUBACK | Type::UNSUBACK) => {
                 let (id, properties) = (r.number()?, r.properties()?);
-                let has = of == Type::SUBACK || r.v5;
+                // If CONNECT was not seen, the length tells the version.
+                let has = of == Type::SUBACK || r.v5 || (version == 0 && r.at < body.len());
                 Kind::Codes { id, properties, codes: has.then(|| r.rest()) }
             }
             // Like in Suricata, a DISCONNECT without properties counts as one without a reason code.

@@ -223,12 +223,11 @@ fn what_is_out_of_order() {
 
 #[test]
 fn malformed() {
-    // A string, properties, a property, and a topic: each exceeds the data. Parsing ends.
+    // A string, properties, and a property: each exceeds the data. Parsing ends.
     for bad in [
         &b"\x10\x03\x00\x06M"[..],
         b"\x30\x04\x00\x01a\x7f",
         b"\x30\x07\x00\x01a\x03\x03\x00\x05",
-        b"\x82\x07\x00\x01\x00\x00\x09ab",
         b"\x40\x01\x00",
         b"\x20\x01\x00",
     ] {
@@ -237,6 +236,19 @@ fn malformed() {
         assert_eq!((talk.events(), talk.outcome), (vec!["malformed_traffic"], Outcome::Failed), "{bad:x?}");
         assert_eq!(talk.logs()[1..], [r#"{"mqtt":{}}"#]);
     }
+    // A topic that exceeds the message is left out, with everything behind it.
+    let mut talk = talk3();
+    talk.client(b"\x82\x0b\x00\x01\x00\x01a\x00\x00\x09abc").client(b"\xa2\x06\x00\x02\x00\x03ab");
+    assert_eq!((talk.events(), talk.buffers("mqtt.subscribe.topic", ToServer)), (vec![""; 0], vec!["a".to_owned()]));
+    assert!(talk.logs()[2].contains(r#""topics":[]"#), "{}", talk.logs()[2]);
+    // Without CONNECT, reason codes of UNSUBACK are shown if there are any.
+    let mut talk = Talk::tcp(AppProto::Mqtt, 1883);
+    talk.server(b"\xb0\x04\x00\x02\x00\x11").server(b"\xb0\x02\x00\x02");
+    assert!(
+        talk.logs()[0].contains(r#""reason_codes":[0,17]"#) && !talk.logs()[1].contains("codes"),
+        "{:?}",
+        talk.logs()
+    );
     // Unknown properties are skipped byte by byte.
     let mut talk = talk5();
     talk.client(b"\xe0\x07\x00\x05\x7f\x00\x23\x00\x05");
