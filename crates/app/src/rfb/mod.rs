@@ -132,8 +132,8 @@ impl Conversation for Rfb {
         match self.state.side() {
             None => return Framing::Skip(data.len()),
             Some(side) if side != dir => {
-                // The data comes again at the side's turn.
-                return if data.len() > EARLY_MAX { Framing::Message(data.len()) } else { Framing::More };
+                // The data comes again at the side's turn, which may be missing at the end.
+                return if end || data.len() > EARLY_MAX { Framing::Message(data.len()) } else { Framing::More };
             }
             Some(_) => {}
         }

@@ -112,6 +112,10 @@ fn what_is_no_handshake() {
     assert!(talk.logs()[0].contains("client_protocol_version"));
     talk.client(&[0; EARLY_MAX + 1]);
     assert_eq!((talk.outcome, talk.events()), (Outcome::Failed, vec!["confused_state"]));
+    // The flow ends, and the other side's turn is missing.
+    let mut talk = rfb();
+    talk.server(b"RFB 003.008\n").server(&[1, 1]).end();
+    assert_eq!((talk.outcome, talk.events()), (Outcome::Failed, vec!["confused_state"]));
     // The parser waits for the beginning of a long name only.
     let mut talk = rfb();
     talk.server(b"RFB 003.007\n").client(b"RFB 003.007\n").server(&[1, 1]).client(&[1, 1]);
