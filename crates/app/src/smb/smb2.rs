@@ -247,10 +247,10 @@ impl SmbParser {
             }
             command::NEGOTIATE => negotiate_request(r).map(|n| what = What::Negotiate(Box::new(n))),
             command::SESSION_SETUP => {
-                if let Some(token) = session_setup_request(message, r) {
-                    what = What::SessionSetup(Box::default()).with_token(token);
+                // As in Suricata, the token is searched behind the fixed fields, wherever they say that it is.
+                if let Some(rest) = body.get(SETUP_FIXED..) {
+                    what = What::SessionSetup(Box::default()).with_token(rest);
                 }
-                // As in Suricata, a token beyond the message is no error.
                 Some(())
             }
             command::TREE_CONNECT => tree_connect_request(message, r).map(|share| {
@@ -549,6 +549,9 @@ fn negotiate_request(mut r: Reader<'_>) -> Option<Negotiation> {
     Some(Negotiation { dialects, client_guid, ..Negotiation::default() })
 }
 
+/// Length of a session setup's fixed fields (MS-SMB2 section 2.2.5).
+const SETUP_FIXED: usize = 24;
+
 type Agreed = (u16, [u8; 16], (u32, u32));
 
 /// Reads dialect, server GUID, and the maximum of a read and of a write.
@@ -559,12 +562,6 @@ fn negotiate_response(mut r: Reader<'_>) -> Option<Agreed> {
     let guid = r.array::<16>()?;
     r.take(8)?;
     Some((dialect, guid, (r.u32()?, r.u32()?)))
-}
-
-fn session_setup_request<'a>(message: &'a [u8], mut r: Reader<'_>) -> Option<&'a [u8]> {
-    r.take(12)?;
-    let (at, len) = (r.u16()?, r.u16()?);
-    part(message, usize::from(at), usize::from(len))
 }
 
 fn tree_connect_request(message: &[u8], mut r: Reader<'_>) -> Option<Vec<u8>> {

@@ -242,9 +242,11 @@ fn a_negotiation_with_another_number() {
     // A tree connect without an answer, and a session setup with a token beyond the message.
     t.say(ToServer, &tree(2, "\\\\srv\\data"));
     assert!(t.logs()[1].contains("\"share_type\":\"UNKNOWN\""), "{:?}", t.logs());
-    let setup = [&[0x19, 0, 0, 1][..], &[0; 8], &[0x58, 0xff, 0x20, 0], &[0; 40]].concat();
+    let setup =
+        [&[0x19, 0, 0, 1][..], &[0; 8], &[0x58, 0xff, 0x20, 0], &[0; 8], b"NTLMSSP\0\x03\0\0\0", &[0; 52]].concat();
     t.say(ToServer, &smb2(1, 3, false, 0, 0, &setup));
     assert_eq!((t.logs().len(), t.has(2, Event::MalformedData)), (3, false));
+    assert!(t.logs()[2].contains("\"ntlmssp\":{"), "{:?}", t.logs());
 }
 
 /// The parser takes the beginning of a response before detection is sure of it.
