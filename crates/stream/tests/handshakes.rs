@@ -159,6 +159,17 @@ fn the_servers_side_only() {
     }
 }
 
+/// A connection without a handshake is not one-sided, but older than the engine: `midstream` decides.
+#[test]
+fn data_without_a_handshake_needs_midstream() {
+    for (midstream, live, follows) in [(false, false, false), (true, false, true), (false, true, true)] {
+        let config = StreamConfig { async_oneside: true, midstream, spare_harmless: live, ..StreamConfig::default() };
+        let mut b = Bench::new(config);
+        let out = b.send(&pkt(ToServer, ACK | PSH, 1001, 5001, b"request"));
+        assert_eq!(out.in_stream, follows, "midstream {midstream}, live {live}");
+    }
+}
+
 #[test]
 fn fast_open_data_counts_where_the_server_takes_it() {
     let mut syn = pkt(ToServer, SYN, 1000, 0, b"early");

@@ -31,7 +31,8 @@ impl StreamEngine {
             return;
         }
         // A FIN with data may be all that is left of a connection: it is picked up midstream, although nothing follows.
-        let pickup = self.config.midstream || self.config.async_oneside;
+        // A connection whose handshake is not seen is picked up only midstream. Inline, a live network has older ones.
+        let pickup = self.config.midstream || (self.config.async_oneside && self.config.spare_harmless);
         let last_data = pickup && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
         if s.has(tcp::FIN) && !last_data {
             self.event(out, E::FinButNoSession);
@@ -40,7 +41,8 @@ impl StreamEngine {
         }
         if s.has(tcp::SYN | tcp::ACK) {
             out.exception = Some(Exception::Midstream);
-            if !pickup {
+            // The server's half of a handshake is seen.
+            if !pickup && !self.config.async_oneside {
                 return;
             }
             let Some(new) = session.insert_from(self.create(packet, out)) else { return };
