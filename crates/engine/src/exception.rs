@@ -248,8 +248,10 @@ impl Policies {
             return Ok(p);
         }
         if !set {
-            // The master switch implies this policy. Bypass is possible, and anything else falls back to pick-up.
-            return Ok(if p == Policy::Bypass { p } else { Policy::Ignore });
+            // The master switch implies this policy. Dropping packets fails closed, bypass is possible, and anything else falls
+            // back to pick-up.
+            let kept = p == Policy::Bypass || (p == Policy::DropPacket && ips && !enabled);
+            return Ok(if kept { p } else { Policy::Ignore });
         }
         let why = match p {
             Policy::DropPacket | Policy::PassPacket => "it judges single packets, and this is about sessions",
@@ -348,6 +350,16 @@ mod tests {
             p.spare_midstream(&config);
             assert_eq!(p.of_error(false), Policy::DropFlow, "{text}");
             assert_eq!(p.of_error(true) == Policy::Ignore, spared, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_master_switch_that_drops_packets_drops_those_of_unknown_sessions() {
+        for (ips, midstream, policy) in
+            [(true, false, Policy::DropPacket), (true, true, Policy::Ignore), (false, false, Policy::Ignore)]
+        {
+            let got = policies("exception-policy: drop-packet", ips, midstream).unwrap();
+            assert_eq!(got.of(Condition::Midstream), policy, "ips {ips} midstream {midstream}");
         }
     }
 
