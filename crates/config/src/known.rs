@@ -240,11 +240,11 @@ mod tests {
     fn what_is_switched_off_is_not_told() {
         let text = |on| {
             format!(
-                "outputs:\n  - alert-debug: {{enabled: {on}, filename: a}}\nprofiling:\n  locks: {{enabled: {on}}}\n"
+                "outputs:\n  - alert-syslog: {{enabled: {on}, filename: a}}\nprofiling:\n  locks: {{enabled: {on}}}\n"
             )
         };
         assert_eq!(ignored(&text("no")), [""; 0]);
-        assert_eq!(ignored(&text("yes")), ["outputs.0.alert-debug", "profiling.locks"]);
+        assert_eq!(ignored(&text("yes")), ["outputs.0.alert-syslog", "profiling.locks"]);
         assert_eq!(unknown("outputs:\n  - fast: {enabled: no, filenam: a}\n").len(), 1);
     }
 

@@ -234,6 +234,8 @@ impl Reporter {
         }
         if stages.scripts.any() {
             add("lua.output_errors", stages.scripts.errors);
+        }
+        if stages.scripts.active() {
             add("lua.streams_refused", stages.scripts.refused);
         }
     }

@@ -65,6 +65,9 @@ outputs:
         - tls: {extended: yes}
         - websocket: {}
   - stats: {enabled: yes, threads: yes}
+  - alert-debug: {enabled: yes}
+  - tcp-data: {enabled: yes}
+  - http-body-data: {enabled: yes}
   - pcap-log: {enabled: yes, compression: lz4, conditional: alerts}
   - file-store: {enabled: yes, version: 2, xff: {enabled: yes, header: X-Forwarded-For}}
   - tls-store: {enabled: yes}

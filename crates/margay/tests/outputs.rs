@@ -223,3 +223,35 @@ fn types_and_loggers_that_cannot_be() {
     let (_, out) = run("two-drops", &(yaml("drop") + two), "", &["--simulate-ips"]);
     assert!(!out.status.success());
 }
+
+#[test]
+fn bytes_of_alerts_streams_and_bodies() {
+    let rules = "alert tcp any any -> any any (msg:\"a\"; flow:to_client; content:\"Found\"; flowbits:set,seen; sid:7;)\n\
+                 alert http any any -> any any (msg:\"b\"; http.stat_code; content:\"302\"; sid:8;)\n";
+    let yaml = "outputs:\n  - alert-debug: {enabled: yes}\n  - tcp-data: {enabled: yes, type: both}\n  - http-body-data: \
+                {enabled: yes, type: both}\n";
+    let dir = run_well("bytes", yaml, rules, &[]);
+    let log = read(&dir, "alert-debug.log");
+    for line in [
+        "PROTO:             6",
+        "SRC PORT:          80",
+        "FLOW:              to_server: FALSE, to_client: TRUE",
+        "FLOW APP_LAYER:    DETECTED: TRUE, PROTO http",
+        "FLOWBIT:           seen",
+        "ALERT CNT:           2",
+        "ALERT SID [01]:      8",
+        "ALERT CLASS [00]:    <none>",
+        "ALERT FOUND IN [01]: STATE",
+        "ALERT IN TX [01]:    0",
+    ] {
+        assert!(log.lines().any(|l| l == line), "{line}\n{log}");
+    }
+    assert!(log.contains(" 0000  48 54 54 50 2F 31 2E 31  20 33 30 32 20 46 6F 75   HTTP/1.1  302 Fou\n"), "{log}");
+    let ends = "10.0.0.1_40000-10.0.0.2_80";
+    let bytes = |name: &str| std::fs::read(dir.join(name)).expect("a file");
+    assert_eq!(bytes(&format!("tcp/{ends}--ts.data")), REQUEST);
+    assert_eq!(bytes(&format!("tcp/{ends}--tc.data")), RESPONSE);
+    assert_eq!(bytes(&format!("http/{ends}-0-tc.data")), b"ok");
+    assert!(read(&dir, "tcp-data.log").starts_with(&format!("{ends}-ts:\n 0000  47 45 54 ")));
+    assert_eq!(read(&dir, "http-data.log").lines().next(), Some(&*format!("{ends}-tc:")));
+}

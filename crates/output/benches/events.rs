@@ -52,6 +52,7 @@ fn alert(b: Bencher<'_, '_>, with_payload: bool) {
     let text = signature_json(&rule);
     rule.text = Some(&text);
     let event = AlertEvent {
+        place: (0, 1),
         header: Header { flow_id: Some(1_970_855_314_279_086), ..Header::of(&p) },
         packet: &p,
         signature: rule,

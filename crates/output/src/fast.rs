@@ -198,6 +198,7 @@ mod tests {
         let addresses =
             Addresses { src: [10, 0, 0, 1].into(), sport: 8, dst: [10, 0, 0, 2].into(), dport: 80, proto: 6 };
         let event = AlertEvent {
+            place: (0, 1),
             header: Header { addresses: Some(addresses), ..Header::default() },
             packet: &packet,
             signature: Signature { gid: 1, id: 7, rev: 2, msg: Some(b"a"), priority: 3, ..Signature::default() },

@@ -43,11 +43,14 @@
 //! | lines for a remote output | `queue-size` in memory, then `max-size` on disk; then lost and counted, or the worker waits ([`remote`]) |
 //! | `pcap-log` mode `sguil` | an error that names the mode |
 
+pub mod alert_debug;
 pub mod community_id;
 mod count;
+pub mod data_log;
 pub mod eve;
 pub mod event;
 pub mod fast;
+mod hex;
 pub mod lines;
 pub mod log;
 pub mod names;

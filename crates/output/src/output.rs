@@ -12,8 +12,8 @@ use std::sync::Arc;
 use margay_packet::{Packet, Time};
 
 use crate::event::{
-    AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent, StatsEvent,
-    StreamEvent,
+    AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DataEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent,
+    StatsEvent, StreamEvent,
 };
 use crate::settings::SinkSettings;
 use crate::sinks::{OpenError, Sink};
@@ -94,6 +94,8 @@ pub enum Event<'a> {
     Arp(&'a ArpEvent<'a>),
     /// An event of the application layer.
     App(&'a AppEvent<'a>),
+    /// Bytes of a stream or body.
+    Data(&'a DataEvent<'a>),
     /// The counters.
     Stats(&'a StatsEvent<'a>),
 }
@@ -117,6 +119,7 @@ impl Event<'_> {
             Event::Packet(_) => EventType::Packet,
             Event::Arp(_) => EventType::Arp,
             Event::App(e) => e.kind,
+            Event::Data(e) => e.kind,
             Event::Stats(_) => EventType::Stats,
         }
     }

@@ -6,8 +6,8 @@ use margay_packet::{Packet, Time};
 
 use crate::eve::{Feed, Tee};
 use crate::event::{
-    AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent, StatsEvent,
-    StreamEvent,
+    AlertEvent, AnomalyEvent, AppEvent, ArpEvent, DataEvent, DropEvent, EventType, EventTypes, FlowEvent, PacketEvent,
+    StatsEvent, StreamEvent,
 };
 use crate::log::{Level, log};
 use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings, PacketFate, PcapLogCounters};
@@ -220,6 +220,11 @@ impl Outputs {
     /// An event of the application layer.
     pub fn app(&mut self, event: &AppEvent<'_>) {
         self.event(Event::App(event));
+    }
+
+    /// Bytes of a stream or body.
+    pub fn data(&mut self, event: &DataEvent<'_>) {
+        self.event(Event::Data(event));
     }
 
     /// The counters.

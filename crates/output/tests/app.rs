@@ -109,6 +109,7 @@ fn alerts_with_their_transaction() {
                 j.end_array();
             };
             o.alert(&AlertEvent {
+                place: (0, 1),
                 header: Header { flow_id: Some(88172089860196), ..Header::of(p) },
                 packet: p,
                 signature: Signature {
@@ -136,6 +137,8 @@ fn alerts_with_their_transaction() {
                     bytes: [456, 522],
                     start: Time::new(1_518_814_152, 413_745),
                     addresses: Addresses { src: p.dst, sport: p.dport, dst: p.src, dport: p.sport, proto: 6 },
+                    dropped: false,
+                    passed: false,
                 }),
                 payload: None,
                 verdict: None,

@@ -103,9 +103,13 @@ fn any() -> Signature<'static> {
 fn verdict(action: Verdict) -> Option<VerdictInfo<'static>> {
     Some(VerdictInfo { action, reject: None })
 }
+fn summary(pkts: [u64; 2], bytes: [u64; 2], start: Time, addresses: Addresses) -> FlowSummary {
+    FlowSummary { pkts, bytes, start, addresses, dropped: false, passed: false }
+}
 
 fn alert<'a>(p: &'a Packet<'a>, signature: Signature<'a>) -> AlertEvent<'a> {
     AlertEvent {
+        place: (0, 1),
         header: Header::of(p),
         packet: p,
         signature,
@@ -277,12 +281,8 @@ fn an_alert_with_everything() {
         e.app = Some(&app);
         e.app_protos.proto = Some("dns");
         e.direction = Some(Direction::ToClient);
-        e.flow = Some(FlowSummary {
-            pkts: [1, 2],
-            bytes: [81, 100],
-            start: Time::new(1_464_132_421, 960_780),
-            addresses: Addresses { src: p.dst, sport: p.dport, dst: p.src, dport: p.sport, proto: 17 },
-        });
+        let addresses = Addresses { src: p.dst, sport: p.dport, dst: p.src, dport: p.sport, proto: 17 };
+        e.flow = Some(summary([1, 2], [81, 100], Time::new(1_464_132_421, 960_780), addresses));
         e.payload = Some(Payload { data: p.payload(), stream: false });
         r.outputs.alert(&e);
     });
@@ -329,8 +329,8 @@ fn an_error_about_a_flow() {
     decode(hex, 1, Time::new(2, 0), |p| {
         let addresses =
             Addresses { src: [10, 0, 0, 2].into(), sport: 5000, dst: [10, 0, 0, 1].into(), dport: 53, proto: 17 };
-        let flow = FlowSummary { pkts: [1, 1], bytes: [42, 70], start: Time::new(1, 0), addresses };
-        r.outputs.alert(&AlertEvent { flow: Some(flow), ..alert(p, any()) });
+        let flow = Some(summary([1, 1], [42, 70], Time::new(1, 0), addresses));
+        r.outputs.alert(&AlertEvent { flow, ..alert(p, any()) });
     });
     let lines = r.eve();
     assert_eq!(lines.len(), 1);

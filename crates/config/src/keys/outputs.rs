@@ -71,6 +71,8 @@ pub(super) const KEYS: &[Key] = &[
     // Alerts as lines.
     flag("outputs.#.fast.enabled", "no", "Whether to write one line per alert."),
     text("outputs.#.fast.filename", "a file or socket", "fast.log", "File name of the alert log, in the log folder."),
+    flag("outputs.#.alert-debug.enabled", "no", "Whether to write all that is known of each packet with alerts."),
+    text("outputs.#.alert-debug.filename", "a file or socket", "alert-debug.log", "File name of that log, in the log folder."),
     flag("outputs.#.syslog.enabled", "no", "Whether to send one line per alert to syslog."),
     text("outputs.#.syslog.identity", "a name", "suricata", "Program name in the messages."),
     word("outputs.#.syslog.facility", FACILITIES, "local0", "Facility of the messages."),
@@ -85,6 +87,16 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.<line-log>.extended", "no", "Whether lines have more values."),
     flag("outputs.#.<line-log>.custom", "no", "Whether `customformat` says what is in a line."),
     text("outputs.#.<line-log>.customformat", "a format", "", "Text with `%` and a letter for each value; see [Line logs](outputs.md#line-logs).").like("%a"),
+    // The bytes of streams and bodies.
+    flag("outputs.#.tcp-data.enabled", "no", "Whether to write the reassembled data of TCP streams."),
+    text("outputs.#.tcp-data.filename", "a file", "tcp-data.log", "File name of its dump, in the log folder."),
+    flag("outputs.#.http-body-data.enabled", "no", "Whether to write HTTP bodies, without transfer and content encoding."),
+    text("outputs.#.http-body-data.filename", "a file", "http-data.log", "File name of their dump, in the log folder."),
+    word("outputs.#.<data-log>.type", &["file", "dir", "both"], "file", "`file` writes a dump, `dir` a file for each direction of a stream or transaction, in the folder `tcp` or `http` of the log folder."),
+    flag("outputs.#.<data-log>.append", "yes", "Whether to append to an existing dump."),
+    text("outputs.#.<data-log>.filemode", "permissions", "", "Permissions of a new dump, less the umask.").like("640"),
+    text("outputs.#.<data-log>.rotate-interval", "a time", "", "When to begin a new dump, as for other files.").like("hour"),
+    size("outputs.#.<data-log>.buffer-size", "0", "Bytes to buffer before writing; 0 writes after each batch."),
     // Counters.
     flag("outputs.#.stats.enabled", "no", "Whether to write counters as a table."),
     text("outputs.#.stats.filename", "a file or socket", "stats.log", "File name of the table, in the log folder."),
@@ -143,9 +155,6 @@ pub(super) const KEYS: &[Key] = &[
     text("outputs.#.lua.path", "a pattern", "", "Search pattern for modules (`package.path`).").like("/tmp/?.lua"),
     text("outputs.#.lua.cpath", "a pattern", "", "Where they would look for modules in C.").ignored("scripts cannot load modules written in C"),
     // Outputs that Margay does not have.
-    section("outputs.#.tcp-data", "The data of streams.").ignored(NO_OUTPUT),
-    section("outputs.#.http-body-data", "The bodies of HTTP.").ignored(NO_OUTPUT),
-    section("outputs.#.alert-debug", "All about each alert.").ignored(NO_OUTPUT),
     section("outputs.#.alert-syslog", "The old name of `syslog`.").ignored(NO_OUTPUT),
     section("outputs.#.unified2-alert", "Alerts for Barnyard.").ignored(REMOVED),
     section("outputs.#.alert-prelude", "Alerts for Prelude.").ignored(REMOVED),

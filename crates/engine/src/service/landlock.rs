@@ -117,7 +117,8 @@ impl Places {
             let Some(node) = node else { continue };
             let get = |key: &str| node.get(key).filter(|t| !t.is_empty()).map(|t| dir.join(t));
             match name {
-                "fast" | "eve-log" | "stats" => self.write.extend(get("filename").map(|f| folder(&f))),
+                "fast" | "eve-log" | "stats" | "http-log" | "tls-log" | "alert-debug" | "tcp-data"
+                | "http-body-data" => self.write.extend(get("filename").map(|f| folder(&f))),
                 "pcap-log" => {
                     let own = get("dir").unwrap_or_else(|| dir.to_owned());
                     self.write.extend(node.get("filename").map(|f| folder(&own.join(f))));

@@ -1,11 +1,13 @@
-//! `http-log`, `tls-log` and `syslog`: outputs of lines.
+//! `http-log`, `tls-log`, `syslog`, `alert-debug`, `tcp-data` and `http-body-data`: outputs of text.
 
 use margay_config::ConfigError;
+use margay_output::alert_debug::AlertDebugSettings;
+use margay_output::data_log::{DataKind, DataLogSettings};
 use margay_output::fast::SyslogSettings;
 use margay_output::lines::{Format, LineKind, LineLogSettings};
 use margay_output::settings::{SYSLOG_SOCKET, SinkKind, SinkSettings};
 
-use super::outputs::{Reading, Specs, sink, syslog};
+use super::outputs::{Reading, Specs, regular, sink, syslog};
 
 /// Reads `syslog`.
 ///
@@ -15,6 +17,42 @@ pub(super) fn read_syslog(r: &Reading<'_>, specs: &mut Specs) -> Result<(), Conf
     let mut sink = SinkSettings { kind: SinkKind::Syslog, ..SinkSettings::file(SYSLOG_SOCKET) };
     syslog(r.node, &mut sink)?;
     specs.outputs.push(Box::new(SyslogSettings { sink }));
+    Ok(())
+}
+
+/// Reads `alert-debug`.
+///
+/// # Errors
+/// An invalid value.
+pub(super) fn read_alert_debug(r: &Reading<'_>, specs: &mut Specs) -> Result<(), ConfigError> {
+    specs.outputs.push(Box::new(AlertDebugSettings { sink: sink(r.node, r.dir, "alert-debug.log")? }));
+    Ok(())
+}
+
+/// Reads `tcp-data` or `http-body-data`.
+///
+/// # Errors
+/// An invalid value.
+pub(super) fn read_data(r: &Reading<'_>, specs: &mut Specs, kind: DataKind) -> Result<(), ConfigError> {
+    let (file, dir) = match r.node.get("type") {
+        None | Some("" | "file") => (true, false),
+        Some("dir") => (false, true),
+        Some("both") => (true, true),
+        Some(other) => {
+            let at = r.node.node("type").unwrap_or(r.node);
+            return Err(at.error(format!("type: \"{other}\" is none of file, dir and both")));
+        }
+    };
+    let default = match kind {
+        DataKind::Tcp => "tcp-data.log",
+        DataKind::HttpBody => "http-data.log",
+    };
+    let sink = regular(r.node, r.dir, default)?;
+    specs.outputs.push(Box::new(DataLogSettings {
+        kind,
+        sink: file.then_some(sink),
+        dir: dir.then(|| r.dir.to_owned()),
+    }));
     Ok(())
 }
 
@@ -54,6 +92,22 @@ mod tests {
     fn of(text: &str) -> Result<Specs, ConfigError> {
         let config = Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t")?;
         crate::settings::outputs::outputs(&config, Path::new("logs"))
+    }
+
+    #[test]
+    fn data_logs() {
+        let text = "outputs:\n  - tcp-data: {enabled: yes, type: both, filename: a, append: no}\n  - http-body-data: \
+                    {enabled: yes, type: dir}\n  - tcp-data: {enabled: yes}\n";
+        let s = of(text).unwrap();
+        let logs: Vec<&DataLogSettings> =
+            s.outputs.iter().filter_map(|o| (&**o as &dyn std::any::Any).downcast_ref()).collect();
+        let [both, dir, file] = logs[..] else { panic!("{}", logs.len()) };
+        let sink = both.sink.as_ref().unwrap();
+        assert_eq!((&*sink.path, sink.append, sink.kind), (Path::new("logs/a"), false, SinkKind::Regular));
+        assert_eq!(both.dir.as_deref(), Some(Path::new("logs")));
+        assert!(dir.sink.is_none() && dir.kind == DataKind::HttpBody && dir.dir.is_some());
+        assert!(file.dir.is_none() && file.sink.as_ref().is_some_and(|s| s.path == Path::new("logs/tcp-data.log")));
+        assert!(of("outputs:\n  - tcp-data: {enabled: yes, type: folder}\n").is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use margay_app::AppLogOptions;
 use margay_config::{Config, ConfigError, Node};
+use margay_output::data_log::DataKind;
 use margay_output::event::{EventType, EventTypes};
 use margay_output::fast::FastSettings;
 use margay_output::lines::LineKind;
@@ -59,6 +60,9 @@ type Read = fn(&Reading<'_>, &mut Specs) -> Result<(), ConfigError>;
 /// The outputs that a configuration may name.
 static OUTPUTS: &[(&str, Read)] = &[
     ("fast", read_fast),
+    ("alert-debug", lines::read_alert_debug),
+    ("tcp-data", |r, specs| lines::read_data(r, specs, DataKind::Tcp)),
+    ("http-body-data", |r, specs| lines::read_data(r, specs, DataKind::HttpBody)),
     ("syslog", lines::read_syslog),
     ("http-log", |r, specs| lines::read(r, specs, LineKind::Http)),
     ("tls-log", |r, specs| lines::read(r, specs, LineKind::Tls)),
@@ -318,12 +322,13 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     Ok(s)
 }
 
-pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
+/// Reads the settings of a regular file.
+///
+/// # Errors
+/// An invalid value.
+pub(super) fn regular(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
     let mut s = SinkSettings::file(file(node, dir, default));
     let bad = |key: &str, value: &str| unknown_here(node, key, value);
-    if let Some(t) = node.get("filetype").or_else(|| node.get("type")) {
-        s.kind = SinkKind::from_name(t).map_err(|e| node.node("filetype").unwrap_or(node).error(e))?;
-    }
     s.append = node.bool("append")?.unwrap_or(true);
     if let Some(mode) = node.get("filemode") {
         s.mode = u32::from_str_radix(mode, 8).map_err(|_| bad("filemode", mode))?;
@@ -332,11 +337,19 @@ pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSett
         s.rotate_interval = Some(interval(text).ok_or_else(|| bad("rotate-interval", text))?);
     }
     s.buffer_size = usize::try_from(node.size("buffer-size")?.unwrap_or(0)).unwrap_or(usize::MAX);
+    Ok(s)
+}
+
+pub(super) fn sink(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkSettings, ConfigError> {
+    let mut s = regular(node, dir, default)?;
+    let filetype = node.get("filetype").or_else(|| node.get("type")).unwrap_or_default().to_ascii_lowercase();
+    if !filetype.is_empty() {
+        s.kind = SinkKind::from_name(&filetype).map_err(|e| node.node("filetype").unwrap_or(node).error(e))?;
+    }
     syslog(node, &mut s)?;
     if s.kind == SinkKind::Syslog {
         s.path = SYSLOG_SOCKET.into();
     }
-    let filetype = node.get("filetype").or_else(|| node.get("type")).unwrap_or_default().to_ascii_lowercase();
     s.remote = remote(node, &filetype, &s, dir)?;
     if s.remote.is_some() {
         s.kind = SinkKind::Remote;

@@ -237,8 +237,8 @@ impl Stages {
         {
             *n += 1;
         }
-        if self.scripts.any() && !tx.base().no_log {
-            self.scripts.tx(self.detect.as_ref().map(|d| &*d.0), about.context(), tx);
+        if self.scripts.active() && !tx.base().no_log {
+            self.scripts.tx(&mut self.outputs, self.detect.as_ref().map(|d| &*d.0), about.context(), tx);
         }
         if let Some(kind) = protocol.log {
             self.log_as(about, kind, Some(protocol), tx, tx);

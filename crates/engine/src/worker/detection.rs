@@ -145,12 +145,12 @@ impl Stages {
             }
             txs = Some(a.session.parsers_mut());
         }
-        if self.scripts.any() {
+        if self.scripts.active() {
             let context = ScriptContext { packet: Some(packet), flow: Some(&flow.core), app: protos };
             if self.scripts.wants(Occasion::Stream)
                 && let Some(c) = chunk
             {
-                self.scripts.stream(Some(detect), context, dir, c.offset, c.data);
+                self.scripts.stream(&mut self.outputs, Some(detect), context, dir, (c.offset, c.data));
             }
             if self.scripts.wants(Occasion::Body)
                 && let Some(parsers) = &txs
@@ -158,7 +158,7 @@ impl Stages {
                 // The end of a body comes with the transaction's log.
                 let due = |tx: &&dyn Transaction| tx.base().updated[dir.index()] && !tx.base().logged;
                 for tx in parsers.iter().flat_map(|p| awake(&**p)).filter(due) {
-                    self.scripts.body(Some(detect), context, tx, dir, false);
+                    self.scripts.body(&mut self.outputs, Some(detect), context, (tx, dir), false);
                 }
             }
         }

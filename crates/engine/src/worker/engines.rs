@@ -241,7 +241,8 @@ impl Stages {
     }
 
     fn want(&mut self, wants: &AppWants) {
-        let shows_bodies = self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.any();
+        let shows_bodies =
+            self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.active();
         // A reload may add rules that inspect the beginning of a body.
         let bodies = shows_bodies || self.detect.is_some();
         self.app.shared.files.wants = FileWants { bodies, ..wants.files };

@@ -146,7 +146,7 @@ impl Stages {
         let names = app.map(FlowApp::names).unwrap_or_default();
         let options = &self.app.options;
         let capture_file = self.outputs.capture_file();
-        for a in alerts {
+        for (n, a) in alerts.iter().enumerate() {
             self.counters.alerts += 1;
             self.file_alerts += 1;
             let parser = app.and_then(|app| app.session.parsers().get(usize::from(a.parser)));
@@ -190,6 +190,7 @@ impl Stages {
             let has_context = state.contexts(a).next().is_some();
             let flushed = tx.is_some() && !a.tx_guessed && app.is_some_and(|app| app.session.is_changing());
             let event = AlertEvent {
+                place: (n, alerts.len()),
                 header: if flushed { header.flushed() } else { header },
                 packet: p,
                 signature: self.texts.signature(detect, a.rule),
@@ -315,7 +316,7 @@ impl Stages {
 
     /// Logs a flow that ended, with totals and with counts for each direction.
     pub(super) fn log_flow(&mut self, flow: &Flow<FlowExt>, reason: &'static str) {
-        if self.scripts.any() {
+        if self.scripts.active() {
             let context = ScriptContext::new(None, Some(&flow.core), flow.ext.app.as_deref());
             self.scripts.flow(self.detect.as_ref().map(|d| &*d.0), context);
         }
@@ -410,7 +411,14 @@ fn state_name(state: FlowState) -> &'static str {
 }
 
 fn summary(core: &FlowCore) -> FlowSummary {
-    FlowSummary { pkts: core.pkts, bytes: core.bytes, start: core.start, addresses: addresses(core) }
+    FlowSummary {
+        pkts: core.pkts,
+        bytes: core.bytes,
+        start: core.start,
+        addresses: addresses(core),
+        dropped: core.action == FlowAction::Drop,
+        passed: core.action == FlowAction::Pass,
+    }
 }
 
 /// The variables that rules store with a flow and a packet, by name.

@@ -49,6 +49,7 @@ pub(crate) fn share_outputs(config: &Config, dir: &Path, outputs: Outputs) -> Re
     let specs = settings::outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
     let mut scripts = OutputScripts::load(&specs.scripts, dir).map_err(|e| Failed::new("lua", e))?;
     scripts.setup().map_err(|e| Failed::new("lua", e))?;
+    scripts.follow_for(&outputs);
     Ok(Opened { outputs, app: specs.app, store_xff: specs.store_xff, scripts })
 }
 

@@ -15,8 +15,8 @@ use margay_detect::lua::{FileView, RuleInfo, ScriptView, ThreadInfo};
 use margay_flow::{Direction, FlowCore};
 use margay_json::time::Clock;
 use margay_lua::{Limits, LuaError, Mode, Needs, NoHost, Script, Settings, Source, Value};
-use margay_output::event::Counter;
-use margay_output::{error, warning};
+use margay_output::event::{Counter, DataEvent, EventType};
+use margay_output::{Outputs, error, warning};
 use margay_packet::{KeyedMap, Packet};
 
 use super::app::FlowApp;
@@ -230,9 +230,23 @@ impl OutputScripts {
         self.occasions & 1 << occasion as u8 != 0
     }
 
+    /// Also follows streams and bodies for the outputs that write them.
+    pub(crate) fn follow_for(&mut self, outputs: &Outputs) {
+        for (kind, occasion) in [(EventType::TcpData, Occasion::Stream), (EventType::HttpBodyData, Occasion::Body)] {
+            if outputs.wants(kind) {
+                self.occasions |= 1 << occasion as u8;
+            }
+        }
+    }
+
     /// Whether there is any script.
     pub(crate) fn any(&self) -> bool {
         !self.list.is_empty()
+    }
+
+    /// Whether any script is called, or an output follows streams or bodies.
+    pub(crate) const fn active(&self) -> bool {
+        self.occasions != 0
     }
 
     /// Calls the scripts of an occasion that `fits` accepts.
@@ -315,9 +329,15 @@ impl OutputScripts {
     }
 
     /// Calls the scripts for a complete transaction.
-    pub(crate) fn tx(&mut self, detect: Option<&Detect>, context: ScriptContext<'_>, tx: &dyn Transaction) {
+    pub(crate) fn tx(
+        &mut self,
+        outputs: &mut Outputs,
+        detect: Option<&Detect>,
+        context: ScriptContext<'_>,
+        tx: &dyn Transaction,
+    ) {
         for dir in [Direction::ToServer, Direction::ToClient] {
-            self.body(detect, context, tx, dir, true);
+            self.body(outputs, detect, context, (tx, dir), true);
         }
         if self.wants(Occasion::Tx) {
             let args = Value::Table(vec![(b"tx_id"[..].into(), tx.base().id.into())]);
@@ -345,11 +365,11 @@ impl OutputScripts {
     /// Delivers reassembled TCP data: the new part of `data`, which begins at `offset`.
     pub(crate) fn stream(
         &mut self,
+        outputs: &mut Outputs,
         detect: Option<&Detect>,
         context: ScriptContext<'_>,
         dir: Direction,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
     ) {
         let Some(flow) = context.flow else { return };
         let key = (flow.id, dir.index());
@@ -360,6 +380,7 @@ impl OutputScripts {
             return;
         }
         self.streams.insert(key, offset + data.len() as u64);
+        write(outputs, EventType::TcpData, flow, None, dir, known.is_none(), new);
         let args = Value::Table(vec![(b"stream"[..].into(), stream(new, known.is_none(), false, dir))]);
         self.call(Occasion::Stream, detect, context, None, None, None, &args);
     }
@@ -367,10 +388,10 @@ impl OutputScripts {
     /// Delivers the new part of a transaction's body; at its `end`, also the end marker.
     pub(crate) fn body(
         &mut self,
+        outputs: &mut Outputs,
         detect: Option<&Detect>,
         context: ScriptContext<'_>,
-        tx: &dyn Transaction,
-        dir: Direction,
+        (tx, dir): (&dyn Transaction, Direction),
         end: bool,
     ) {
         use margay_app::script::Answer;
@@ -402,6 +423,7 @@ impl OutputScripts {
         } else {
             self.bodies.insert(key, offset + data.len() as u64);
         }
+        write(outputs, EventType::HttpBodyData, flow, Some(tx.base().id), dir, known.is_none(), new);
         let args = Value::Table(vec![
             (b"tx_id"[..].into(), tx.base().id.into()),
             (b"stream"[..].into(), stream(new, known.is_none(), end, dir)),
@@ -435,6 +457,22 @@ const NO_ARGS: Value<'static> = Value::Table(Vec::new());
 fn rest(data: &[u8], offset: u64, known: Option<u64>) -> Option<&[u8]> {
     let skip = known.map_or(0, |k| k.saturating_sub(offset));
     data.get(usize::try_from(skip).ok()?..).filter(|d| !d.is_empty())
+}
+
+/// Hands new bytes to the outputs that write them.
+fn write(
+    outputs: &mut Outputs,
+    kind: EventType,
+    flow: &FlowCore,
+    tx_id: Option<u64>,
+    dir: Direction,
+    first: bool,
+    data: &[u8],
+) {
+    if !data.is_empty() && outputs.wants(kind) {
+        let (flow, direction) = (super::log::addresses(flow), super::log::direction(dir));
+        outputs.data(&DataEvent { kind, flow, tx_id, direction, first, data });
+    }
 }
 
 /// The `stream` argument of a call.

@@ -193,6 +193,7 @@ impl EventSink for Eve {
                 }
             }
             Event::Stats(e) => self.line(|o| o.stats(e)),
+            Event::Data(_) => {}
         }
     }
 

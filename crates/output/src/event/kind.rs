@@ -44,16 +44,23 @@ kinds! {
     Metadata "metadata",
     Fileinfo "fileinfo",
     Stream "stream_tcp",
+    TcpData "tcp-data",
+    HttpBodyData "http-body-data",
 }
 
 /// The number of the first protocol's type.
 const PROTOCOLS_FROM: u32 = 32;
 
 impl EventType {
-    /// All event types.
+    /// All event types of an `eve-log`.
     pub fn all() -> impl Iterator<Item = EventType> {
         let of_protocols = ALL.iter().filter(|p| !p.event_key.is_empty()).map(|p| EventType::App(p.proto));
-        OWN.iter().map(|o| o.0).chain(of_protocols)
+        OWN.iter().map(|o| o.0).filter(|kind| !kind.is_data()).chain(of_protocols)
+    }
+
+    /// Whether these are bytes for outputs of their own, which no `eve-log` writes.
+    const fn is_data(self) -> bool {
+        matches!(self, EventType::TcpData | EventType::HttpBodyData)
     }
 
     /// The value of `event_type`. HTTP/2 events appear as `http`, and DNS over HTTP/2 as `dns`, although the configuration
@@ -74,7 +81,7 @@ impl EventType {
             "stream_tcp" | "fileinfo" | "packet" => return None,
             _ => {}
         }
-        if let Some(own) = OWN.iter().find(|o| o.1 == name) {
+        if let Some(own) = OWN.iter().find(|o| o.1 == name && !o.0.is_data()) {
             return Some(own.0);
         }
         let of = |p: &&&Protocol| p.event_key == name || p.event_aliases.contains(&name);

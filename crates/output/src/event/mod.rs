@@ -2,8 +2,10 @@
 //!
 //! Each output's options decide which of the fields are written, and in which form.
 
+mod data;
 mod ether;
 mod kind;
+mod stats;
 
 use std::net::IpAddr;
 
@@ -13,8 +15,10 @@ use margay_packet::{Packet, PacketSource, Time};
 use crate::json::{Json, digits, ip};
 use crate::names;
 
+pub use data::DataEvent;
 pub use ether::Ether;
 pub use kind::{EventType, EventTypes};
+pub use stats::{Counter, EngineStats, StatsEvent};
 
 /// Writes further members of an event, such as `"http":{...}`. The number is that of the `eve-log` output, in
 /// configuration order, for members that depend on its options.
@@ -333,6 +337,10 @@ pub struct FlowSummary {
     pub start: Time,
     /// The flow's own addresses: the client is the source.
     pub addresses: Addresses,
+    /// Every further packet is dropped.
+    pub dropped: bool,
+    /// No further packet is inspected.
+    pub passed: bool,
 }
 
 /// Access to the client's address in a proxy's header, for outputs with `xff`.
@@ -359,6 +367,8 @@ pub struct Payload<'a> {
 /// A rule matched.
 #[derive(Clone, Copy)]
 pub struct AlertEvent<'a> {
+    /// The alert's place among those of its packet, from 0, and their number.
+    pub place: (usize, usize),
     /// Header.
     pub header: Header<'a>,
     /// The packet, for `packet`, `packet_info` and `tunnel`.
@@ -649,47 +659,4 @@ pub struct AppEvent<'a> {
     pub fields: RecordFields<'a>,
     /// Values of the transaction, for outputs that are not JSON.
     pub ask: Option<Ask<'a>>,
-}
-
-/// One counter.
-#[derive(Debug, Clone, Copy)]
-pub struct Counter<'a> {
-    /// Dotted name, such as `decoder.event.ipv4.trunc_pkt`. No name may be a dotted prefix of another.
-    pub name: &'a str,
-    /// Its value.
-    pub value: i64,
-    /// Its value in the previous report.
-    pub last: i64,
-}
-
-/// The state of a detection engine.
-#[derive(Debug, Clone, Copy)]
-pub struct EngineStats {
-    /// Tenant, 0 without tenants.
-    pub id: u32,
-    /// When the rules were loaded.
-    pub last_reload: Time,
-    /// Rules in use.
-    pub rules_loaded: u64,
-    /// Rules with errors.
-    pub rules_failed: u64,
-    /// Rules skipped because a requirement (`requires`) is not met.
-    pub rules_skipped: u64,
-}
-
-/// A report of all counters.
-#[derive(Debug, Clone, Copy)]
-pub struct StatsEvent<'a> {
-    /// Time of the report.
-    pub time: Time,
-    /// Seconds since the start.
-    pub uptime: u64,
-    /// Sums over all threads, in display order.
-    pub totals: &'a [Counter<'a>],
-    /// Counters of each thread, with the thread's name.
-    pub threads: &'a [(&'a str, &'a [Counter<'a>])],
-    /// Detection engines.
-    pub engines: &'a [EngineStats],
-    /// Capture file.
-    pub pcap_filename: Option<&'a str>,
 }
