@@ -341,6 +341,17 @@ fn the_state_of_a_session() {
     assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0).is_some()), (Some(2), true));
 }
 
+/// Hellos of SSL 2.0 are inspected as soon as those of TLS, before the next message changes the state.
+#[test]
+fn hellos_of_ssl2_are_due_at_once() {
+    let mut talk = Talk::new(Encryption::TrackOnly);
+    let hello = [&[0x80, 28, 1, 0, 2, 0, 3, 0, 0, 0, 16, 1, 0, 0x80][..], &[7; 16]].concat();
+    talk.feed(ToServer, &hello, false);
+    assert_eq!(talk.number("ssl_state", ToClient), Some(1));
+    assert_eq!(talk.parser.tx(0).expect("a session").base().updated, [true; 2]);
+    assert_eq!(talk.shared.whole, [true, false]);
+}
+
 /// If the server requests a client certificate, the event waits for the client's response.
 #[test]
 fn an_event_waits_for_the_certificate_of_the_client() {

@@ -372,6 +372,7 @@ impl TlsParser {
         cx.shared.frames.end(dir, (at + total) as u64);
         let body = data.get(head.head + 1..total).unwrap_or(&[]);
         self.ssl2_message(cx, dir, kind, body);
+        cx.shared.whole[dir.index()] = true;
         Step::Used(total)
     }
 
@@ -389,6 +390,10 @@ impl TlsParser {
                         self.lanes[0].ssl2 = version == Version::SSL2;
                     }
                     None => tx.event(dir, Event::InvalidSslv2Header),
+                }
+                if tx.state == 0 && !cx.inline {
+                    // As for a hello of TLS.
+                    tx.base.touch(Direction::ToClient);
                 }
                 tx.set_state(dir, state::CLIENT_HELLO);
                 tx.base.advance(dir, CLIENT_HELLO);
