@@ -23,7 +23,6 @@ mod buffer;
 mod builder;
 mod classification;
 mod context;
-mod digests;
 mod error;
 mod event_names;
 mod firewall;

@@ -3,8 +3,8 @@
 use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
 use crate::buffer::Direction;
 use crate::builder::{Builder, Group, PAYLOAD};
-use crate::digests;
 use crate::error::{Fail, fail};
+use crate::forms;
 use crate::keywords::{PacketBuffer, uri_buffer};
 
 const M: &str = "detect-parse";
@@ -29,7 +29,7 @@ pub(crate) fn finish(b: &mut Builder<'_>) -> Result<(), Fail> {
     }
     sizes(b)?;
     negated_dsize(b);
-    digests::fold(b)?;
+    forms::fold(b)?;
     frames_of_any_flow(b);
     let groups = std::mem::take(&mut b.groups);
     b.rule.buffers =
@@ -184,7 +184,7 @@ fn group(g: &Group, sid: u32) -> Result<(), Fail> {
             continue;
         }
         if let Some(info) = g.info {
-            crate::forms::check(info.form, c, sid)?;
+            forms::check(info.form, c, sid)?;
         }
     }
     Ok(())
