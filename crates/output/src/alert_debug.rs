@@ -74,10 +74,6 @@ impl EventSink for AlertDebug {
         Some(&mut self.sink)
     }
 
-    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
-        Ok(self.beside())
-    }
-
     fn beside(&mut self) -> Option<Box<dyn EventSink>> {
         Some(Box::new(AlertDebug::new(self.sink.share())))
     }

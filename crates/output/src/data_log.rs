@@ -112,10 +112,6 @@ impl EventSink for DataLog {
         self.sink.as_mut()
     }
 
-    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
-        Ok(self.beside())
-    }
-
     fn beside(&mut self) -> Option<Box<dyn EventSink>> {
         Some(Box::new(DataLog {
             kind: self.kind,

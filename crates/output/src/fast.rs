@@ -1,6 +1,7 @@
 //! `fast.log` and alerts in syslog: one line for each alert.
 
 use crate::event::{Addresses, AlertEvent, EventType, EventTypes};
+use crate::hex::digits_of;
 use crate::json::digits;
 use crate::names::{has_ports, is_icmp, protocol_name};
 use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings};
@@ -94,10 +95,6 @@ impl EventSink for Fast {
         Some(&mut self.sink)
     }
 
-    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
-        Ok(self.beside())
-    }
-
     fn beside(&mut self) -> Option<Box<dyn EventSink>> {
         Some(Box::new(Fast::new(self.sink.share(), self.form)))
     }
@@ -174,8 +171,8 @@ fn ends(out: &mut Vec<u8>, a: &Addresses, icmp: Option<(u8, u8)>) {
 fn raw_packet(out: &mut Vec<u8>, e: &AlertEvent<'_>) {
     put(out, "[**] [Raw pkt: ");
     for &b in e.packet.data.iter().take(RAW_BYTES) {
-        const HEX: &[u8; 16] = b"0123456789ABCDEF";
-        out.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)], b' ']);
+        out.extend_from_slice(&digits_of(b));
+        out.push(b' ');
     }
     out.push(b']');
     if let Some(n) = e.header.pcap_cnt {

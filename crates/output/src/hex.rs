@@ -15,7 +15,10 @@ pub(crate) fn dump(out: &mut Vec<u8>, bytes: &[u8]) {
         out.extend_from_slice(b"  ");
         for at in 0..ON_A_LINE {
             match line.get(at) {
-                Some(&b) => out.extend_from_slice(&[digit(b >> 4), digit(b), b' ']),
+                Some(&b) => {
+                    out.extend_from_slice(&digits_of(b));
+                    out.push(b' ');
+                }
                 None => out.extend_from_slice(b"   "),
             }
             if at == ON_A_LINE / 2 - 1 {
@@ -58,6 +61,11 @@ fn offset(out: &mut Vec<u8>, at: usize) {
     for n in (0..more).rev() {
         out.push(digit((at >> (4 * n)) as u8));
     }
+}
+
+/// Both digits of a byte, in upper case.
+pub(crate) fn digits_of(b: u8) -> [u8; 2] {
+    [digit(b >> 4), digit(b)]
 }
 
 fn digit(b: u8) -> u8 {

@@ -179,11 +179,14 @@ pub trait EventSink: Debug + Send {
     /// The worker's end of its sink.
     fn sink(&mut self) -> Option<&mut Sink>;
 
-    /// The same output for another worker; `None` if that worker has no part in it.
+    /// The same output for another worker; `None` if that worker has no part in it. By default as [`EventSink::beside`].
     ///
     /// # Errors
     /// A file of the worker's own that cannot be created.
-    fn share(&mut self, at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError>;
+    fn share(&mut self, at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
+        let _ = at;
+        Ok(self.beside())
+    }
 
     /// The same output for a thread without packets; `None` if that thread has no part in it.
     fn beside(&mut self) -> Option<Box<dyn EventSink>>;

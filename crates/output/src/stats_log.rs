@@ -56,10 +56,6 @@ impl EventSink for StatsLog {
         Some(&mut self.sink)
     }
 
-    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
-        Ok(self.beside())
-    }
-
     fn beside(&mut self) -> Option<Box<dyn EventSink>> {
         Some(Box::new(StatsLog::new(self.options, self.sink.share(), Clock::system())))
     }

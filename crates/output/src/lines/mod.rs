@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use margay_app::script::Answer;
 
 use crate::event::{Addresses, AppEvent, EventType, EventTypes};
+use crate::hex::digits_of;
 use crate::json::{digits, ip};
 use crate::output::{Event, EventSink, Opening, OutputError, OutputSettings};
 use crate::settings::SinkSettings;
@@ -107,10 +108,6 @@ impl EventSink for LineLog {
 
     fn sink(&mut self) -> Option<&mut Sink> {
         Some(&mut self.sink)
-    }
-
-    fn share(&mut self, _at: &Opening<'_>) -> Result<Option<Box<dyn EventSink>>, OutputError> {
-        Ok(self.beside())
     }
 
     fn beside(&mut self) -> Option<Box<dyn EventSink>> {
@@ -320,8 +317,8 @@ fn quoted(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn escape(out: &mut Vec<u8>, b: u8) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend_from_slice(&[b'\\', b'x', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
+    out.extend_from_slice(b"\\x");
+    out.extend_from_slice(&digits_of(b));
 }
 
 #[cfg(test)]
