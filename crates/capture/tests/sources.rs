@@ -232,20 +232,19 @@ fn standard_input() {
     assert!(status.success());
 }
 
-fn pipe(dir: &Path) -> PathBuf {
-    let path = dir.join("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    path
+/// The bytes of a capture of three frames, and a pipe for them.
+fn through_a_pipe(dir: &Path) -> (Vec<u8>, PathBuf) {
+    let (file, pipe) = (dir.join("a.pcap"), dir.join("pipe"));
+    capture(&file, 3, 0);
+    margay_testing::named_pipe(&pipe);
+    (fs::read(&file).unwrap(), pipe)
 }
 
 /// A pipe without data does not hold up the caller, at any byte of the capture.
 #[test]
 fn a_pipe_that_is_silent() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("a.pcap");
-    capture(&file, 3, 0);
-    let bytes = fs::read(&file).unwrap();
-    let pipe = pipe(dir.path());
+    let (bytes, pipe) = through_a_pipe(dir.path());
     for preload in [false, true] {
         let mut source = open(&pipe, DirOptions::default()).preloading(preload);
         // Nobody writes to it yet.
@@ -275,10 +274,7 @@ fn a_pipe_that_is_silent() {
 #[test]
 fn a_pipe_that_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("a.pcap");
-    capture(&file, 3, 0);
-    let bytes = fs::read(&file).unwrap();
-    let pipe = pipe(dir.path());
+    let (bytes, pipe) = through_a_pipe(dir.path());
     for (written, expected) in [
         (bytes.len() - 1, &["start pipe Some(1)", "frames [1, 2]", "end pipe 2 Some(true)"][..]),
         (10, &["failed pipe"]),

@@ -237,8 +237,7 @@ fn inner_delayed() {
     let query = traffic(1).into_iter().take(1).collect::<Vec<_>>();
     let begin = |name: &str, more: &[&str]| {
         let dir = folder(name);
-        let made = std::process::Command::new("mkfifo").arg(dir.join("a.rules")).status();
-        assert!(made.is_ok_and(|s| s.success()), "a pipe");
+        margay_testing::named_pipe(&dir.join("a.rules"));
         let usual = ["--af-packet=vb", "--set", "detect.delayed-detect=yes", "--set", "af-packet.1.threads=2"];
         let e = Engine::start(&dir, &[&usual[..], more].concat());
         let mut sender = Sender::on("va");

@@ -356,8 +356,7 @@ fn inner_stuck() {
     configure(&dir, &text);
     std::fs::create_dir(dir.join("log")).expect("a folder");
     let fifo = dir.join("log/fifo");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
-    assert!(made.is_ok_and(|s| s.success()));
+    margay_testing::named_pipe(&fifo);
     // Opening a pipe without a writer blocks.
     std::fs::write(
         dir.join("wait.lua"),

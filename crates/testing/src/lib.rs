@@ -95,6 +95,15 @@ pub fn conformance_cases() -> Option<PathBuf> {
     None
 }
 
+/// Creates a named pipe.
+///
+/// # Panics
+/// If it cannot be created.
+pub fn named_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|s| s.success()), "mkfifo {}", path.display());
+}
+
 /// Whether the test runs as root. If not, records the test as not run.
 pub fn is_root() -> bool {
     // The owner of /proc/self is the effective user.
