@@ -139,8 +139,8 @@ def main():
     config = os.path.join(SHARED, 'captures/every.yaml')
     if not peer or not os.path.exists(config):
         sys.exit('generate-differential: needs Suricata (bench/install-peer) and ../shared (or SHARED)')
-    named = options.captures or [os.path.join(SHARED, 'captures/real/*'), os.path.join(SHARED, 'conformance/cases/**/*.pcap*')]
-    paths = sorted(p for n in named for p in glob.glob(n, recursive=True) if os.path.isfile(p) and 'pcap' in os.path.basename(p) and os.path.getsize(p) <= LARGEST)
+    globs = options.captures or [os.path.join(SHARED, 'captures/real/*'), os.path.join(SHARED, 'conformance/cases/**/*.pcap*')]
+    paths = sorted(p for n in globs for p in glob.glob(n, recursive=True) if os.path.isfile(p) and 'pcap' in os.path.basename(p) and os.path.getsize(p) <= LARGEST)
     if not paths: sys.exit('generate-differential: no captures')
     folder = tempfile.mkdtemp(prefix='generated-')
     here = engines.Engine([os.path.abspath(options.engine)], config)
