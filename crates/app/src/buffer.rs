@@ -42,7 +42,7 @@ pub struct BufferDef {
     pub kind: BufferKind,
     /// Its name in Suricata's messages and reports; empty if that is `name` with underscores.
     pub internal: &'static str,
-    /// What it holds, for messages; empty if `name` says it.
+    /// The description of its content in messages; empty if messages use the words of `name`.
     pub about: &'static str,
     /// `internal` is also a keyword: the old modifier of the content before it.
     pub is_modifier: bool,

@@ -122,19 +122,21 @@ fn optional<'a, T>(
     }
 }
 
-/// An `Int32`.
-fn signed(inside: &mut Reader<'_>) -> Option<i32> {
+fn number(inside: &mut Reader<'_>) -> Option<i64> {
     let body = inside.take(INTEGER)?;
     // X.690 section 8.3.2: no zeros in front.
     let padded = matches!(body, [0, second, ..] if *second < 0x80);
-    if padded { None } else { i32::try_from(integer(body)?).ok() }
+    if padded { None } else { integer(body) }
+}
+
+/// An `Int32`.
+fn signed(inside: &mut Reader<'_>) -> Option<i32> {
+    i32::try_from(number(inside)?).ok()
 }
 
 /// A `UInt32`.
 fn unsigned(mut inside: Reader<'_>) -> Option<u32> {
-    let body = inside.take(INTEGER)?;
-    let padded = matches!(body, [0, second, ..] if *second < 0x80);
-    if padded { None } else { u32::try_from(integer(body)?).ok() }
+    u32::try_from(number(&mut inside)?).ok()
 }
 
 /// A `Realm`.
