@@ -150,12 +150,15 @@ pub struct Found<'a> {
     pub offset: u64,
     /// Whether the data is complete.
     pub end: bool,
+    /// How many of its first bytes the previous inspection had too, if the buffer is a [`BufferKind::Stream`] that was inspected
+    /// then. Otherwise 0.
+    pub seen: usize,
 }
 
 impl<'a> Found<'a> {
     /// A complete buffer.
     pub const fn whole(data: &'a [u8]) -> Self {
-        Found { data, offset: 0, end: true }
+        Found { data, offset: 0, end: true, seen: 0 }
     }
 }
 

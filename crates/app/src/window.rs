@@ -2,6 +2,8 @@
 
 use margay_flow::spare::Buffer;
 
+use crate::buffer::Found;
+
 /// How much streamed data rules inspect, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowLimits {
@@ -83,9 +85,9 @@ impl Window {
         self.data.get(self.looked..).unwrap_or(&[])
     }
 
-    /// The data to inspect now, with its offset: nothing until the minimum is reached or the data is `at_end`; then the new
-    /// data and the window before it.
-    pub fn due(&self, limits: WindowLimits, at_end: bool) -> Option<(&[u8], u64)> {
+    /// The data to inspect now: nothing until the minimum is reached or the data is `at_end`; then the new data and the window
+    /// before it.
+    pub fn due(&self, limits: WindowLimits, at_end: bool) -> Option<Found<'_>> {
         if !at_end && self.inspected == 0 && self.total() < u64::from(limits.min) {
             return None;
         }
@@ -93,7 +95,8 @@ impl Window {
             return None;
         }
         let from = self.inspected.saturating_sub(u64::from(limits.window)).max(self.start);
-        Some((self.bytes().get((from - self.start) as usize..).unwrap_or(&[]), from))
+        let data = self.bytes().get((from - self.start) as usize..).unwrap_or(&[]);
+        Some(Found { data, offset: from, end: at_end, seen: self.inspected.saturating_sub(from) as usize })
     }
 
     /// Marks the data that [`Window::due`] returned as inspected, and frees what the next inspection does not need.
@@ -157,14 +160,15 @@ mod tests {
         let mut w = Window::default();
         w.append(b"abc");
         assert_eq!(w.due(L, false), None);
-        assert_eq!(w.due(L, true), Some((&b"abc"[..], 0)));
+        let due = |data, offset, end, seen| Some(Found { data, offset, end, seen });
+        assert_eq!(w.due(L, true), due(b"abc", 0, true, 0));
         w.looked_at(L, false);
         w.append(b"de");
-        assert_eq!(w.due(L, false), Some((&b"abcde"[..], 0)));
+        assert_eq!(w.due(L, false), due(b"abcde", 0, false, 0));
         w.looked_at(L, false);
         assert_eq!(w.due(L, false), None);
         w.append(b"f");
-        assert_eq!(w.due(L, false), Some((&b"def"[..], 3)));
+        assert_eq!(w.due(L, false), due(b"def", 3, false, 2));
     }
 
     #[test]

@@ -211,8 +211,7 @@ impl File {
         if self.seen {
             return None;
         }
-        let (data, offset) = self.window.due(limits, self.ended())?;
-        Some(Found { data, offset, end: self.ended() })
+        self.window.due(limits, self.ended())
     }
 
     /// Rules that asked to store it, in order.

@@ -208,11 +208,11 @@ fn data_waits_for_detection() {
     t.append(ToClient, b"abc");
     assert_eq!(t.files.all()[0].data(limits), None);
     t.append(ToClient, b"def");
-    assert_eq!(t.files.all()[0].data(limits), Some(Found { data: b"abcdef", offset: 0, end: false }));
+    assert_eq!(t.files.all()[0].data(limits), Some(Found { data: b"abcdef", offset: 0, end: false, seen: 0 }));
     t.files.inspected(ToClient, limits);
     t.append(ToClient, b"g");
     t.close(ToClient, false);
-    assert_eq!(t.files.all()[0].data(limits), Some(Found { data: b"efg", offset: 4, end: true }));
+    assert_eq!(t.files.all()[0].data(limits), Some(Found { data: b"efg", offset: 4, end: true, seen: 2 }));
     t.files.inspected(ToClient, limits);
     assert_eq!(t.files.all()[0].data(limits), None);
 }
@@ -455,7 +455,7 @@ fn ranges_are_put_together() {
     assert_eq!(t.sizes(), [3, 10]);
     let limits = WindowLimits { min: 0, window: 0 };
     let whole = &t.files.all()[1];
-    assert_eq!(whole.data(limits), Some(Found { data: b"0123456789", offset: 0, end: true }));
+    assert_eq!(whole.data(limits), Some(Found { data: b"0123456789", offset: 0, end: true, seen: 0 }));
     assert!(t.log(1).contains(r#""md5":"781e5e245d69b566979b86e28d23f2c7","stored":false,"size":10,"tx_id""#));
     // It starts again.
     t.range(5, 10, b"56789");

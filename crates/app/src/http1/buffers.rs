@@ -101,15 +101,17 @@ pub(super) fn buffer<'a>(
             if body.window().total() == 0 {
                 return None;
             }
-            let end = body.at_end();
-            let (data, offset) = body.window().due(tx.limits(dir), end)?;
-            if let (Some((config, limits)), 0, false) = (&tx.swf, offset, to_server)
-                && swf::is_compressed(data)
-                && swf::decompress(data, config, *limits, scratch) == swf::Swf::Decoded
+            let due = body.window().due(tx.limits(dir), body.at_end())?;
+            let Some((config, limits)) = tx.swf.as_ref().filter(|_| !to_server) else { return Some(due) };
+            // What was inspected before may have been the decompressed file.
+            let due = Found { seen: 0, ..due };
+            if due.offset == 0
+                && swf::is_compressed(due.data)
+                && swf::decompress(due.data, config, *limits, scratch) == swf::Swf::Decoded
             {
-                return Some(Found { data: scratch, offset, end });
+                return Some(Found { data: scratch, ..due });
             }
-            return Some(Found { data, offset, end });
+            return Some(due);
         }
     };
     data.map(Found::whole)

@@ -178,9 +178,7 @@ pub(super) fn buffer<'a>(
             if message.body.window().total() == 0 {
                 return None;
             }
-            let end = message.body.at_end();
-            let (data, offset) = message.body.window().due(tx.limits(dir), end)?;
-            return Some(Found { data, offset, end });
+            return message.body.window().due(tx.limits(dir), message.body.at_end());
         }
     };
     data.map(Found::whole)

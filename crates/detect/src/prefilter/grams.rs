@@ -4,6 +4,8 @@
 //! nearly every offset of a buffer. On short buffers this is faster than the multi-pattern matcher, which takes longer
 //! to start than to search.
 
+use std::ops::Range;
+
 use crate::commonplace;
 use crate::fast_pattern::literal_strength;
 use crate::mpm::Pattern;
@@ -107,21 +109,27 @@ impl Grams {
 
     /// Adds the rules whose literal is in `data`.
     pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) {
+        self.scan_part(data, 0..data.len(), out);
+    }
+
+    /// Adds the rules whose literal is in `data`, with its gram in this part.
+    pub(super) fn scan_part(&self, data: &[u8], part: Range<usize>, out: &mut Vec<u32>) {
         let mut at_gram = |at: usize, key: u32| {
             let h = hash(key, self.shift);
             if self.bits.get(h / 64).is_some_and(|b| b >> (h % 64) & 1 == 1) {
                 self.found(data, at, key, out);
             }
         };
+        let bytes = data.get(part.clone()).unwrap_or(data);
         match self.len {
             2 => {
-                for (at, pair) in data.windows(2).enumerate() {
-                    at_gram(at, word(pair) & self.mask);
+                for (at, pair) in bytes.windows(2).enumerate() {
+                    at_gram(part.start + at, word(pair) & self.mask);
                 }
             }
             _ => {
-                for (at, four) in data.windows(4).enumerate() {
-                    at_gram(at, word(four));
+                for (at, four) in bytes.windows(4).enumerate() {
+                    at_gram(part.start + at, word(four));
                 }
             }
         }

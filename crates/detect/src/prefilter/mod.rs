@@ -148,6 +148,22 @@ struct Regexes {
     rules: Box<[Box<[u32]>]>,
 }
 
+impl Regexes {
+    /// Adds the rules whose expression may match `data`.
+    fn scan(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        if self.digits > 0 && !scratch.once(data, self.digits, || digits::are_in(data, self.digits)) {
+            return;
+        }
+        let found = scratch.scan(&self.matcher, data, |id, _, _| {
+            out.extend_from_slice(self.rules.get(id as usize).map_or(&[], |r| r));
+        });
+        if found.is_err() {
+            // The search failed, so any of the expressions may match.
+            self.rules.iter().for_each(|rules| out.extend_from_slice(rules));
+        }
+    }
+}
+
 /// Collects the patterns of one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct PrefilterBuilder<'a> {
@@ -222,6 +238,26 @@ impl Prefilter {
         self.scan_from(data, 0, scratch, out);
     }
 
+    /// As [`Self::scan`], for a window of streamed data whose first `seen` bytes an earlier window had. Rules that only these
+    /// bytes make candidates may be left out.
+    pub(crate) fn scan_behind(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+        // Offsets count from the window, so its first bytes are looked at again.
+        for p in &self.placed {
+            if !p.scan(data, out) {
+                break;
+            }
+        }
+        if let Some(f) = &self.anywhere {
+            f.scan_behind(data, seen, scratch, out);
+        }
+        if let Some(b) = &self.bytes {
+            b.scan(data.get(seen..).unwrap_or(data), out);
+        }
+        for r in &self.regexes {
+            r.scan(data, scratch, out);
+        }
+    }
+
     /// As [`Self::scan`], for stream data whose first `seen` bytes were searched before. Offsets may count from its
     /// beginning, or from the start of the new part.
     pub(crate) fn scan_from(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
@@ -240,16 +276,7 @@ impl Prefilter {
             b.scan(data, out);
         }
         for r in &self.regexes {
-            if r.digits > 0 && !scratch.once(data, r.digits, || digits::are_in(data, r.digits)) {
-                continue;
-            }
-            let found = scratch.scan(&r.matcher, data, |id, _, _| {
-                out.extend_from_slice(r.rules.get(id as usize).map_or(&[], |r| r));
-            });
-            if found.is_err() {
-                // The search failed, so any of the expressions may match.
-                r.rules.iter().for_each(|rules| out.extend_from_slice(rules));
-            }
+            r.scan(data, scratch, out);
         }
     }
 }

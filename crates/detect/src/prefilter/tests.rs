@@ -81,7 +81,49 @@ fn a_matcher_that_fails_hides_nothing() {
     }
 }
 
+/// Bytes of literals and data that meet often: letters in both cases, rows, bytes that are not ASCII.
+fn some_bytes(n: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![3 => Just(b'a'), 1 => Just(b'A'), 2 => Just(b'b'), 1 => Just(b'B'), 1 => Just(0u8), 1 => Just(0xc1u8)];
+    proptest::collection::vec(byte, n)
+}
+
 proptest! {
+    /// Whatever is in a window of streamed data was found in it or in a window before.
+    #[test]
+    fn windows_miss_nothing(
+        literals in proptest::collection::vec(
+            (some_bytes(2..20), any::<bool>(), prop_oneof![Just(0u32), 0..40u32], proptest::option::of(0..60u32)), 1..30),
+        data in some_bytes(1..900),
+        keep in prop_oneof![Just(0usize), 0..400usize],
+        steps in proptest::collection::vec(prop_oneof![1..8usize, 1..300usize], 1..30),
+    ) {
+        let literals: Vec<Literal> = literals
+            .into_iter()
+            .map(|(bytes, nocase, offset, more)| {
+                let end = more.map(|m| offset + bytes.len() as u32 + m);
+                literal(&bytes, nocase, offset, end)
+            })
+            .collect();
+        for algo in algorithms() {
+            let mut cache = MatcherCache::new(algo);
+            let p = Prefilter::new(literals.iter().zip(0..).collect(), &mut cache);
+            let (mut scratch, mut found) = (Scratch::default(), Vec::new());
+            cache.finish().unwrap().0.iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
+            let (mut inspected, mut total) = (0usize, 0usize);
+            for step in &steps {
+                total = (total + step).min(data.len());
+                let from = inspected.saturating_sub(keep);
+                let window = &data[from..total];
+                p.scan_behind(window, inspected - from, &mut scratch, &mut found);
+                inspected = total;
+                for (l, n) in literals.iter().zip(0u32..) {
+                    let is_in = (0..=window.len()).any(|at| l.is_at(window, at));
+                    prop_assert!(!is_in || found.contains(&n), "{:?}: {:?} was not found in {}..{}", algo, l, from, total);
+                }
+            }
+        }
+    }
+
     #[test]
     fn as_a_naive_search(
         literals in proptest::collection::vec(

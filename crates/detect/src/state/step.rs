@@ -93,8 +93,8 @@ impl<W: Watch> State<W> {
                 let mut found = false;
                 let TxScratch { one, slots, .. } = scratch;
                 let kept = slots.get_mut(usize::from(*slot));
-                each((one, kept), def, view, context, transforms, &mut |data, _, context| {
-                    found = check.inspect(data, context);
+                each((one, kept), def, view, context, transforms, &mut |f, context| {
+                    found = check.inspect(f.data, context);
                     found
                 });
                 match found {
@@ -121,9 +121,9 @@ impl<W: Watch> State<W> {
                 } else {
                     let TxScratch { one, slots, .. } = scratch;
                     let kept = slots.get_mut(usize::from(*slot));
-                    each((one, kept), def, view, context, transforms, &mut |data, _, context| {
+                    each((one, kept), def, view, context, transforms, &mut |f, context| {
                         there = true;
-                        holds = check.is_some_and(|c| c.inspect(data, context));
+                        holds = check.is_some_and(|c| c.inspect(f.data, context));
                         holds
                     });
                 }
@@ -161,11 +161,11 @@ impl<W: Watch> State<W> {
         let mut found = false;
         let TxScratch { one, slots, .. } = scratch;
         let kept = slots.get_mut(usize::from(slot));
-        each((one, kept), def, view, context, transforms, &mut |data, _, context| {
-            found = check.is_none_or(|c| c.inspect(data, context));
+        each((one, kept), def, view, context, transforms, &mut |f, context| {
+            found = check.is_none_or(|c| c.inspect(f.data, context));
             if found {
                 call.offset = if check.is_some() { context.cursor } else { 0 };
-                found = scripts.call(&mut call, Some(data), &context.variables);
+                found = scripts.call(&mut call, Some(f.data), &context.variables);
             }
             found
         });

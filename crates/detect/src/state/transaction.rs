@@ -1,6 +1,6 @@
 //! Inspects a transaction: collects candidate rules and evaluates them.
 
-use margay_app::{AppProto, BufferKind, Transaction, TxDetect};
+use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
 use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope};
 
@@ -23,6 +23,9 @@ use crate::watch::{End, Look, Searched, StepCame, Watch};
 const FILES_BEGUN: u64 = 1 << 63;
 /// Bit of a rule's state: it matched before, at the state of its hook.
 pub(crate) const MATCHED: u64 = 1 << 63;
+/// A rule's state: its pattern was found in streamed data, but its header, packet or flow checks did not hold. They are tried
+/// again, because the data is not searched again.
+const FOUND: u64 = 1 << 62;
 
 /// The result of evaluating a rule's steps.
 pub(crate) enum Eval {
@@ -34,10 +37,10 @@ pub(crate) enum Eval {
 }
 
 impl Slot {
-    /// Adds the rules that one value makes candidates.
+    /// Adds the rules that one value makes candidates, except those that its first `seen` bytes made candidates before.
     fn candidates<W: Watch>(
         &self,
-        value: &[u8],
+        (value, seen): (&[u8], usize),
         rules: &[CompiledRule],
         look: Look,
         context: &mut InspectContext<W>,
@@ -46,7 +49,7 @@ impl Slot {
     ) {
         let from = out.len();
         if let Some(prefilter) = &self.prefilter {
-            prefilter.scan(value, mpm, out);
+            prefilter.scan_behind(value, seen, mpm, out);
         }
         if self.every.is_empty() && (self.found.is_empty() || out.len() == from) {
             return;
@@ -170,7 +173,7 @@ impl<W: Watch> State<W> {
                     if n == Some(o) {
                         new.next();
                     }
-                    (o, state, false)
+                    if state == FOUND { (o, 0, true) } else { (o, state, false) }
                 }
                 (_, Some(n)) => {
                     new.next();
@@ -206,6 +209,9 @@ impl<W: Watch> State<W> {
             self.context.watch.begin(number, look);
             if fresh && !self.tx_applies(detect, rule, input, key) {
                 self.context.watch.end(number, End::Fail);
+                if plan.streamed && !complete {
+                    kept.push((number, FOUND));
+                }
                 continue;
             }
             let mut files_from = file_mark(&seen, number);
@@ -359,13 +365,19 @@ impl<W: Watch> State<W> {
             _ => None,
         };
         let Some(id) = source else {
-            let mut take = |data: &[u8], _: bool, context: &mut InspectContext<W>| {
+            // What the previous inspection searched, if these rules were there and had reached this slot.
+            let known = view.begun > slot.progress;
+            let mut take = |found: Found<'_>, context: &mut InspectContext<W>| {
+                let data = found.data;
+                let seen = if known { found.seen } else { 0 };
                 match memo.get(of, data) {
-                    Some(known) => out.extend_from_slice(known),
+                    Some(rules) => out.extend_from_slice(rules),
                     None => {
                         let from = out.len();
-                        slot.candidates(data, rules, look, context, mpm, out);
-                        memo.keep(of, data, out.get(from..).unwrap_or_default());
+                        slot.candidates((data, seen), rules, look, context, mpm, out);
+                        if seen == 0 {
+                            memo.keep(of, data, out.get(from..).unwrap_or_default());
+                        }
                     }
                 }
                 false
@@ -387,7 +399,7 @@ impl<W: Watch> State<W> {
         for &(index, kept) in missed.iter() {
             let from = out.len();
             let Some(data) = value(cached, slot, view, context, transforms, one, index) else { continue };
-            slot.candidates(data, rules, look, context, mpm, out);
+            slot.candidates((data, 0), rules, look, context, mpm, out);
             one.clear();
             if kept && let Some(raw) = view.tx.buffer(id, view.dir, index, one) {
                 memo.keep(of, raw.data, out.get(from..).unwrap_or_default());
@@ -402,10 +414,10 @@ impl<W: Watch> State<W> {
         let (Some(prefilter), Some(cached)) = (&slot.prefilter, slots.get_mut(usize::from(n))) else { return };
         let place = Searched::Slot(proto, view.dir, n, slot);
         let mut any = false;
-        each((one, Some(cached)), slot, view, context, transforms, &mut |data, _, context| {
+        each((one, Some(cached)), slot, view, context, transforms, &mut |f, context| {
             any = true;
-            context.watch.searched(place, Some(data));
-            prefilter.scan(data, mpm, out);
+            context.watch.searched(place, Some(f.data));
+            prefilter.scan(f.data, mpm, out);
             false
         });
         if !any {

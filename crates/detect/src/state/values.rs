@@ -16,8 +16,8 @@ enum Held {
     Unknown,
     /// The buffer does not exist.
     Absent,
-    /// In the cache, at this offset; whether the buffer ends here.
-    Cached(u64, bool),
+    /// In the cache, at this offset; whether the buffer ends here; how many bytes were inspected before.
+    Cached(u64, bool, usize),
     /// The transaction holds the bytes unchanged, so they are not copied.
     Direct,
 }
@@ -139,15 +139,15 @@ pub(super) fn whole<'x, 'v: 'x, W>(
             None => Held::Absent,
             Some(f) if !slot.transforms.is_empty() => {
                 out.extend_from_slice(slot.transforms.apply(f.data, transforms, context.pcre_scratch()));
-                Held::Cached(f.offset, f.end)
+                Held::Cached(f.offset, f.end, 0)
             }
             Some(f) => {
                 // If the transaction built the bytes in `raw`, they stay there, so that they need not be built again.
                 let place = (f.data.as_ptr() as usize, f.data.len());
-                let (offset, end) = (f.offset, f.end);
+                let Found { offset, end, seen, .. } = f;
                 if place == (raw.as_ptr() as usize, raw.len()) && !raw.is_empty() {
                     std::mem::swap(raw, out);
-                    Held::Cached(offset, end)
+                    Held::Cached(offset, end, seen)
                 } else {
                     Held::Direct
                 }
@@ -157,7 +157,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
     }
     match *held {
         Held::Absent | Held::Unknown => None,
-        Held::Cached(offset, end) => Some(Found { data: out, offset, end }),
+        Held::Cached(offset, end, seen) => Some(Found { data: out, offset, end, seen }),
         Held::Direct => {
             raw.clear();
             view.tx.buffer(id, view.dir, 0, raw)
@@ -185,11 +185,10 @@ pub(super) fn value<'x, 'v: 'x, W>(
     out.get(start..*ends.get(index)?)
 }
 
-/// Receives a value of a slot, and whether the buffer ends with it; returns true to stop.
-pub(super) type Take<'t, W> = dyn FnMut(&[u8], bool, &mut InspectContext<W>) -> bool + 't;
+/// Receives a value of a slot; returns true to stop.
+pub(super) type Take<'t, W> = dyn FnMut(Found<'_>, &mut InspectContext<W>) -> bool + 't;
 
-/// Calls `f` with each value of a slot, and whether the buffer ends with it, until `f` returns true. `kept` caches values
-/// for the next rule of the same inspection.
+/// Calls `f` with each value of a slot until `f` returns true. `kept` caches values for the next rule of the same inspection.
 pub(super) fn each<W>(
     (one, kept): (&mut Vec<u8>, Option<&mut Cached>),
     slot: &Slot,
@@ -200,16 +199,16 @@ pub(super) fn each<W>(
 ) {
     if slot.is_one() {
         if let Some(found) = kept.and_then(|cached| whole(cached, slot, view, context, transforms)) {
-            f(found.data, found.end, context);
+            f(found, context);
         }
         return;
     }
-    let mut give = |data: &[u8], end: bool, context: &mut InspectContext<W>| {
+    let mut give = |found: Found<'_>, context: &mut InspectContext<W>| {
         if slot.transforms.is_empty() {
-            f(data, end, context)
+            f(found, context)
         } else {
-            let data = slot.transforms.apply(data, transforms, context.pcre_scratch());
-            f(data, end, context)
+            let data = slot.transforms.apply(found.data, transforms, context.pcre_scratch());
+            f(Found { data, seen: 0, ..found }, context)
         }
     };
     let files = view.tx.base().files.of(view.dir);
@@ -219,7 +218,7 @@ pub(super) fn each<W>(
                 cached.build(slot, id, view, context, transforms, one);
                 let mut start = 0;
                 for &end in &cached.ends {
-                    if f(cached.out.get(start..end).unwrap_or(&[]), true, context) {
+                    if f(Found::whole(cached.out.get(start..end).unwrap_or(&[])), context) {
                         return;
                     }
                     start = end;
@@ -229,7 +228,7 @@ pub(super) fn each<W>(
             for index in 0.. {
                 one.clear();
                 match view.tx.buffer(id, view.dir, index, one) {
-                    Some(found) if !give(found.data, found.end, context) => {}
+                    Some(found) if !give(found, context) => {}
                     _ => return,
                 }
             }
@@ -238,7 +237,7 @@ pub(super) fn each<W>(
             for file in files {
                 if let Some(found) = file.data(view.limits)
                     && !found.data.is_empty()
-                    && give(found.data, found.end, context)
+                    && give(found, context)
                 {
                     return;
                 }
@@ -246,14 +245,14 @@ pub(super) fn each<W>(
         }
         SlotSource::FileName => {
             for file in files.filter(|x| !x.name().is_empty()) {
-                if give(file.name(), true, context) {
+                if give(Found::whole(file.name()), context) {
                     return;
                 }
             }
         }
         SlotSource::FileMagic => {
             for m in files.filter_map(|x| x.magic(view.engine?)) {
-                if give(m, true, context) {
+                if give(Found::whole(m), context) {
                     return;
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use margay_app::file::{FileConfig, FileEngine};
 use margay_app::{
@@ -61,9 +61,20 @@ static FAKE: Protocol = Protocol {
 
 static PROTOCOLS: &[&Protocol] = &[&FAKE];
 
+/// A body that arrives in pieces and is inspected in windows.
+#[derive(Debug, Default)]
+struct Body {
+    data: Vec<u8>,
+    total: AtomicUsize,
+    inspected: AtomicUsize,
+    /// Inspected bytes that the next window has too.
+    window: usize,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Tx {
     base: TxBase,
+    body: Option<Arc<Body>>,
     single: [Option<Vec<u8>>; 8],
     multi: [Vec<Vec<u8>>; 8],
     /// Due stream data.
@@ -84,9 +95,17 @@ impl Transaction for Tx {
     }
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         let complete = self.base.progress[dir.index()] == 5;
+        if id == REQUEST_BODY
+            && let Some(body) = &self.body
+        {
+            let (total, inspected) = (body.total.load(Relaxed), body.inspected.load(Relaxed));
+            let from = inspected.saturating_sub(body.window);
+            let data = body.data.get(from..total).filter(|_| total > inspected || complete)?;
+            return Some(Found { data, offset: from as u64, end: complete, seen: inspected - from });
+        }
         let id = usize::from(id);
         if let Some(d) = &self.stream[id] {
-            return Some(Found { data: d, offset: 0, end: complete });
+            return Some(Found { data: d, offset: 0, end: complete, seen: 0 });
         }
         if let Some(v) = self.multi[id].get(index) {
             return Some(Found::whole(v));
@@ -101,6 +120,9 @@ impl Transaction for Tx {
     }
     fn inspected(&mut self, _: Direction) {
         self.stream = Default::default();
+        if let Some(body) = &self.body {
+            body.inspected.store(body.total.load(Relaxed), Relaxed);
+        }
     }
     fn log(&self, _: &mut Json, _: &AppLogOptions, _: LogFor) {}
 }
@@ -244,6 +266,7 @@ impl Lab {
     pub(crate) fn look(&mut self, dir: Direction) -> Vec<Alert> {
         let bytes = tcp_bytes(&self.payload);
         let p = packet(&bytes, dir, 40000, 80);
+        let body = self.tx.body.clone();
         let mut parsers: Vec<Box<dyn Parser>> = vec![Box::new(Fake { txs: vec![std::mem::take(&mut self.tx)] })];
         let mut input = Input::new(&p);
         input.flow = Some(&mut self.flow);
@@ -257,6 +280,7 @@ impl Lab {
         if let Some(tx) = parsers[0].tx_mut(0) {
             let base = tx.base_mut();
             self.tx.base = std::mem::take(base);
+            self.tx.body = body;
             let mut scratch = Vec::new();
             for id in 0..8u8 {
                 for dir in [SERVER, CLIENT] {
@@ -343,6 +367,17 @@ fn any_rule() -> impl Strategy<Value = String> {
     })
 }
 
+/// A rule whose patterns are in the request's body.
+fn rule_for_bodies() -> impl Strategy<Value = String> {
+    let word = || prop_oneof![Just("wxyz"), Just("evil"), Just("EVa"), Just("GET/e"), Just("..."), Just("vil..evil")];
+    let more = prop_oneof![4 => Just(""), 1 => Just(" nocase;"), 1 => Just(" offset:3;"), 1 => Just(" depth:40;"), 1 => Just(" offset:5; depth:30;")];
+    let second = proptest::option::of(word());
+    (word(), more, second).prop_map(|(first, more, second)| {
+        let second = second.map(|w| format!("content:\"{w}\";")).unwrap_or_default();
+        format!("alert http {ANY} (http.request_body; content:\"{first}\"; fast_pattern;{more} {second}")
+    })
+}
+
 proptest! {
     /// Gates and the order of steps never change the alerts. A watched lab, which skips gates, gives the same result.
     #[test]
@@ -385,6 +420,50 @@ proptest! {
                     l.data(REQUEST_BODY, payload);
                 }
                 l.at(SERVER, progress)
+            });
+            prop_assert_eq!(a, b, "{}", text);
+        }
+    }
+}
+
+proptest! {
+    /// What a window has from the one before is not searched again, which never changes the alerts: a lab that explains its
+    /// rules searches everything. Half of the rules want a flow bit that may be set long after their pattern was found.
+    #[test]
+    fn windows_lose_nothing(
+        rules in proptest::collection::vec((prop_oneof![any_rule(), rule_for_bodies()], any::<bool>()), 1..12),
+        pieces in proptest::collection::vec(
+            (prop_oneof![Just("a"), Just("EV"), Just("evil"), Just("GET"), Just("/e"), Just("vil"), Just("wxyz"), Just("  ")], 0..60usize),
+            1..12),
+        window in prop_oneof![Just(0usize), 1..12usize, 30..200usize],
+        bit_at in 0..12usize,
+        known: bool,
+    ) {
+        let numbered: Vec<String> = rules
+            .iter()
+            .zip(1..)
+            .map(|((r, bit), sid)| format!("{r}{} sid:{sid};)", if *bit { " flowbits:isset,b;" } else { "" }))
+            .collect();
+        let text = format!("alert tcp {ANY} (content:\"SET\"; flowbits:set,b; sid:100;)\n{}", numbered.join("\n"));
+        let mut fast = Lab::new(&text);
+        let mut told = Lab::new(&text);
+        let all: Vec<u32> = (0..=rules.len() as u32).collect();
+        told.state = DetectState::explaining(&Arc::new(Lab::new(&text).detect), &all).expect("scratch");
+        let data = pieces.iter().map(|(piece, fill)| format!("{piece}{}", ".".repeat(*fill))).collect::<String>();
+        for l in [&mut fast, &mut told] {
+            if known {
+                l.app = AppProto::Http1;
+            }
+            l.tx.body = Some(Arc::new(Body { data: data.clone().into(), window, ..Body::default() }));
+            l.set(METHOD, "POST").set(URI, "/evil").set(HEADER, "Host: evil");
+        }
+        for (n, (piece, fill)) in pieces.iter().enumerate() {
+            let [a, b] = [&mut fast, &mut told].map(|l| {
+                l.payload = if n == bit_at { b"SET".to_vec() } else { b"GET".to_vec() };
+                if let Some(body) = &l.tx.body {
+                    body.total.fetch_add(piece.len() + fill, Relaxed);
+                }
+                l.at(SERVER, if n + 1 == pieces.len() { 5 } else { 3 })
             });
             prop_assert_eq!(a, b, "{}", text);
         }
