@@ -95,10 +95,8 @@ fn negotiation(json: &mut Json, n: &Negotiation) {
     if let Some(g) = &n.client_guid {
         json.str("client_guid", &guid(g));
     }
-    // SMB2, which has both identifiers, shows an empty one without an answer.
-    if n.server_guid.is_some() || n.client_guid.is_some() {
-        json.str("server_guid", &n.server_guid.as_ref().map_or_else(Default::default, guid));
-    }
+    // Without an answer, or one with an identifier, Suricata shows an empty one.
+    json.str("server_guid", &n.server_guid.as_ref().map_or_else(Default::default, guid));
     if let Some((read, write)) = n.sizes {
         json.uint("max_read_size", u64::from(read));
         json.uint("max_write_size", u64::from(write));

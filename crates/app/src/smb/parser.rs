@@ -87,6 +87,8 @@ pub(super) enum State {
     Data(u64, Data),
     /// In skipped bytes, with an unknown record boundary after them.
     Lost(u64),
+    /// In the rest of a record that is not SMB; the parser gives up at its end.
+    Alien(u64),
 }
 
 /// The state of one direction.
@@ -281,13 +283,18 @@ impl SmbParser {
         }
     }
 
-    /// Closes a file.
+    /// Ends a file's transactions. Its name is needed until the response: a read before the close may be answered after it.
     pub(super) fn close(&mut self, cx: &mut Parse<'_>, id: FileId) {
         for dir in [Direction::ToServer, Direction::ToClient] {
             if let Some(tx) = self.open.remove(&(id, dir)) {
                 self.finish(cx, tx);
             }
         }
+    }
+
+    /// Closes a file for good.
+    pub(super) fn closed(&mut self, cx: &mut Parse<'_>, id: FileId) {
+        self.close(cx, id);
         self.names.remove(&id);
     }
 
@@ -313,7 +320,10 @@ impl SmbParser {
             return Some(*tx);
         }
         let share = self.trees.get(&(seed.session, seed.tree)).map(|t| t.name.clone()).unwrap_or_default();
-        let name = self.names.get(&id).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
+        // As in Suricata, one kind of access to an unknown file has no name, in each version another one.
+        let nameless = (seed.version == 1) == (dir == Direction::ToClient);
+        let unknown: &[u8] = if nameless { b"" } else { b"<unknown>" };
+        let name = self.names.get(&id).cloned().unwrap_or_else(|| unknown.to_vec());
         let access = FileAccess { name: name.clone(), share, id, dir, track: Default::default() };
         let tx = self.make(cx, SmbTx { what: What::File(Box::new(access)), ..seed })?;
         self.open.insert((id, dir), tx);
@@ -375,6 +385,13 @@ impl SmbParser {
                 }
                 Step::Used(bytes.len())
             }
+            State::Alien(0) => self.alien(dir),
+            State::Alien(n) => {
+                let used = rest.len().min(usize::try_from(*n).unwrap_or(usize::MAX));
+                *n -= used as u64;
+                side.left = side.left.saturating_sub(used as u64);
+                Step::Used(used)
+            }
             State::Lost(n @ 1..) => {
                 let used = rest.len().min(usize::try_from(*n).unwrap_or(usize::MAX));
                 *n -= used as u64;
@@ -402,13 +419,6 @@ impl SmbParser {
     /// Reads a record's length (RFC 1002 section 4.3.1; MS-SMB2 section 2.1 uses all 24 bits).
     fn length(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Step {
         let Some(&[kind, a, b, c]) = rest.first_chunk::<LENGTH>() else { return Step::More };
-        if !matches!(kind, 0 | 0x81..=0x85) {
-            match rest.get(LENGTH + 1..LENGTH + 4) {
-                None => return Step::More,
-                Some(b"SMB") => {}
-                Some(_) => return self.alien(dir),
-            }
-        }
         let len = u32::from_be_bytes([0, a, b, c]);
         let frames = &mut cx.shared.frames;
         let (body, end) = ((at + LENGTH) as u64, (at + LENGTH) as u64 + u64::from(len));
@@ -423,7 +433,7 @@ impl SmbParser {
         let side = self.side(dir);
         side.left = u64::from(len);
         side.chain = (0, 0, None);
-        // Only session messages carry SMB.
+        // Only session messages carry SMB; other records, also of unknown types, are skipped by their length.
         side.state = if kind == 0 { State::Message } else { State::Skip(u64::from(len)) };
         Step::Used(LENGTH)
     }
@@ -450,7 +460,11 @@ impl SmbParser {
                 self.side(dir).state = State::Skip(left);
                 Step::Used(0)
             }
-            _ => self.alien(dir),
+            // A wrong length makes the other side's messages no less readable, so the parser waits for the record's end.
+            _ => {
+                self.side(dir).state = State::Alien(left);
+                Step::Used(0)
+            }
         }
     }
 
@@ -527,6 +541,7 @@ impl Parser for SmbParser {
                 State::Message => self.side(dir).left == 0,
                 State::Skip(n) => n == 0,
                 State::Data(n, d) => n == 0 && d.left == 0,
+                State::Alien(n) => n == 0,
                 State::Length | State::Lost(_) => false,
             };
             if rest.is_empty() && !ready {
@@ -571,6 +586,10 @@ impl Parser for SmbParser {
             State::Message => {
                 side.left -= len;
                 side.state = State::Skip(side.left);
+            }
+            State::Alien(n) => {
+                side.left -= len;
+                *n = n.saturating_sub(len);
             }
             State::Skip(n) => {
                 side.left -= len;

@@ -123,6 +123,8 @@ impl SmbParser {
                 of.filter(waits).or_else(|| pipe.calls.iter().filter(|c| c.0 == h.call).map(|c| c.1).find(waits));
             let tx = match call {
                 Some(tx) => tx,
+                // Without its request it says nothing.
+                None if h.kind == kind::BIND_ACK => return,
                 None => {
                     let what = What::Dcerpc(Box::new(Call::new(h, true)));
                     let SmbTx { version, command, session, tree, status, .. } = seed;
@@ -140,6 +142,11 @@ impl SmbParser {
                     tx
                 }
             };
+            if let Some(t) = parser.get(tx)
+                && seed.status.is_some()
+            {
+                t.status = seed.status;
+            }
             parser.call_message(id, tx, dir, h, pdu);
             found = Some(tx);
         });

@@ -12,6 +12,7 @@ pub(super) const RECOGNITION: Recognition = Recognition {
     probes: &[
         Probe { transport: TCP, ports: &[], probe: header },
         Probe { transport: TCP, ports: &[139, 445], probe: keep_alive },
+        Probe { transport: TCP, ports: &[139, 445], probe: session },
     ],
 };
 
@@ -38,6 +39,25 @@ fn header(dir: Direction, data: &[u8]) -> Probed {
         },
         b"\xfdSMB" | b"\xfcSMB" => Probed::Yes { reverse: false },
         _ => Probed::No,
+    }
+}
+
+/// The set-up of a NetBIOS session (RFC 1002 section 4.3), followed by a message: a request with the server's encoded name, or
+/// the positive response, which is empty.
+fn session(dir: Direction, data: &[u8]) -> Probed {
+    let Some(&[kind, a, b, c]) = data.first_chunk() else {
+        return if matches!(data.first(), None | Some(0x81 | 0x82)) { Probed::More } else { Probed::No };
+    };
+    let len = u32::from_be_bytes([0, a, b, c]) as usize;
+    match (kind, data.get(4)) {
+        (0x81, Some(0x20)) if len <= 0x1_ffff => {}
+        (0x81, None) => return Probed::More,
+        (0x82, _) if len == 0 => {}
+        _ => return Probed::No,
+    }
+    match data.get(4 + len..) {
+        None | Some([]) => Probed::More,
+        Some(message) => header(dir, message),
     }
 }
 

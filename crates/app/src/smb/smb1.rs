@@ -283,7 +283,13 @@ impl SmbParser {
     fn request1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
         let dir = Direction::ToServer;
         let unicode = h.is_unicode();
-        let mut what = What::Generic;
+        if h.command == command::NEGOTIATE
+            && let Some(id) = self.open_negotiation()
+        {
+            self.report(cx, dir, 1, Some(id), Event::DuplicateNegotiate);
+            return Some(id);
+        }
+        let (mut what, mut closes) = (What::Generic, None);
         let fine = match h.command {
             command::NEGOTIATE => dialects(&b).map(|dialects| {
                 what = What::Negotiate(Box::new(Negotiation { dialects, ..Negotiation::default() }));
@@ -294,7 +300,10 @@ impl SmbParser {
                 what = What::TreeConnect(Box::new(TreeConnect { share, service, ..TreeConnect::default() }));
             }),
             command::NT_CREATE_ANDX => create(&b, unicode).map(|c| what = What::Create(Box::new(c))),
-            command::CLOSE => b.u16(0).map(|fid| self.close(cx, FileId::Smb1(fid))),
+            command::CLOSE => b.u16(0).map(|fid| {
+                closes = Some(FileId::Smb1(fid));
+                self.close(cx, FileId::Smb1(fid));
+            }),
             command::READ_ANDX | command::READ => return self.read_request1(cx, h, &b),
             command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => return self.write1(cx, h, &b),
             command::RENAME => rename(&b, unicode).map(|(name, to)| {
@@ -313,12 +322,12 @@ impl SmbParser {
             _ => Some(()),
         };
         let events = token_events(&what);
-        let mut tx = SmbTx { what, ..Self::seed1(h) };
+        let mut tx = SmbTx { what, file: closes, ..Self::seed1(h) };
         if h.command == command::NEGOTIATE {
             // Before session setup there is neither session nor tree, whatever the client sends.
             (tx.session, tx.tree) = (0, 0);
-        } else if h.command == command::TREE_CONNECT_ANDX {
-            // The response names the tree.
+        } else if matches!(h.command, command::SESSION_SETUP_ANDX | command::TREE_CONNECT_ANDX) {
+            // There is no tree yet; the response to a tree connect names it.
             tx.tree = 0;
         }
         let id = self.make(cx, tx)?;
@@ -405,7 +414,7 @@ impl SmbParser {
             self.report(cx, dir, 1, tx, Event::MalformedData);
         }
         if h.command == command::WRITE_AND_CLOSE {
-            self.close(cx, id);
+            self.closed(cx, id);
         }
         tx
     }
@@ -433,6 +442,11 @@ impl SmbParser {
             return Some(id);
         }
         self.requests.remove(&key);
+        if h.command == command::CLOSE
+            && let Some(file) = self.piped(id)
+        {
+            self.closed(cx, file);
+        }
         let unicode = h.is_unicode();
         let (mut connected, mut opened, mut dialect) = (None, None, None);
         let mut guid = None;

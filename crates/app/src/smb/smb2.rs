@@ -107,10 +107,13 @@ impl SmbParser {
         self.used(dir, message.len())
     }
 
-    /// The file of a message in a chain.
-    fn related(&self, id: FileId) -> FileId {
-        let [client, _] = &self.sides;
-        client.chain.2.filter(|_| id == FileId::RELATED).unwrap_or(id)
+    /// The file of a message in a chain; the next message may refer to it (MS-SMB2 section 3.3.5.2.7.2).
+    fn related(&mut self, id: FileId) -> FileId {
+        let [client, _] = &mut self.sides;
+        if id != FileId::RELATED {
+            client.chain.2 = Some(id);
+        }
+        client.chain.2.unwrap_or(id)
     }
 
     /// A file's final identifier, if it was opened under a placeholder.
@@ -236,11 +239,12 @@ impl SmbParser {
         let dir = Direction::ToServer;
         let body = message.get(Smb2::LEN..).unwrap_or(&[]);
         let mut r = Reader::little(body);
-        let key = Some((2, h.message));
+        // A cancellation has no response, and the number of the request that it cancels.
+        let key = (h.command != command::CANCEL).then_some((2, h.message));
         let mut what = What::Generic;
         let mut closes = None;
         let fine = match h.command {
-            command::CANCEL | command::QUERY_INFO => return None,
+            command::QUERY_INFO => return None,
             c if c > command::LAST => {
                 self.report(cx, dir, 2, None, Event::MalformedData);
                 return None;
@@ -269,7 +273,7 @@ impl SmbParser {
                 let id = self.related(id);
                 closes = Some(id);
                 // If the chain also opens the file, it is closed after that response.
-                if self.side(dir).chain.2 != Some(id) || self.own(id) != id {
+                if !id.is_placeholder() || self.own(id) != id {
                     let id = self.own(id);
                     self.close(cx, id);
                 }
@@ -278,7 +282,8 @@ impl SmbParser {
             command::WRITE => return self.write_pipe(cx, h, message, r),
             command::SET_INFO => match set_info_request(message, r) {
                 Some((id, Some((level, set)))) => {
-                    let name = self.names.get(&self.related(id)).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
+                    let file = self.related(id);
+                    let name = self.names.get(&file).cloned().unwrap_or_else(|| b"<unknown>".to_vec());
                     let class = "FILE_INFO";
                     let info = SetInfo { name, id: Some(id), class, level, subcommand: None, what: set };
                     what = What::SetInfo(Box::new(info));
@@ -287,22 +292,22 @@ impl SmbParser {
                 Some((_, None)) => return None,
                 None => None,
             },
-            command::IOCTL => {
-                let Some((code, id, input)) = ioctl(message, r) else {
-                    self.report(cx, dir, 2, None, Event::MalformedData);
-                    return None;
-                };
-                if code == FSCTL_PIPE_TRANSCEIVE
-                    && let Some(tx) = self.pipe_request(cx, Self::seed(h), id, input)
-                {
-                    if let Some(tx) = tx {
-                        self.asked(cx, tx, key);
+            command::IOCTL => match ioctl(message, r) {
+                Some((code, id, input)) => {
+                    let id = self.related(id);
+                    if code == FSCTL_PIPE_TRANSCEIVE
+                        && let Some(tx) = self.pipe_request(cx, Self::seed(h), id, input)
+                    {
+                        if let Some(tx) = tx {
+                            self.asked(cx, tx, key);
+                        }
+                        return tx;
                     }
-                    return tx;
+                    what = What::Ioctl(code);
+                    Some(())
                 }
-                what = What::Ioctl(code);
-                Some(())
-            }
+                None => None,
+            },
             _ => Some(()),
         };
         let events = token_events(&what);
@@ -368,14 +373,22 @@ impl SmbParser {
         if found.is_none() && h.command == command::NEGOTIATE { self.open_negotiation() } else { found }
     }
 
-    /// Handles a response whose request was lost, or is not seen: it still tells the dialect.
-    fn unrequested(&mut self, h: Smb2, status: Status, message: &[u8]) {
-        if h.command != command::NEGOTIATE || !status.is_success() {
-            return;
-        }
-        let body = Reader::little(message.get(Smb2::LEN..).unwrap_or(&[]));
-        if let Some((dialect, _, sizes)) = negotiate_response(body) {
-            (self.dialect, self.sizes) = (names::smb2_dialect(dialect), Some(sizes));
+    /// Handles a response whose request was lost, or is not seen: it still tells the dialect, or carries DCE/RPC.
+    fn unrequested(&mut self, cx: &mut Parse<'_>, h: Smb2, status: Status, message: &[u8]) -> Option<u64> {
+        let mut body = Reader::little(message.get(Smb2::LEN..)?);
+        match h.command {
+            command::NEGOTIATE if status.is_success() => {
+                let (dialect, _, sizes) = negotiate_response(body)?;
+                (self.dialect, self.sizes) = (names::smb2_dialect(dialect), Some(sizes));
+                None
+            }
+            command::IOCTL if status.is_success() || status == Status::BUFFER_OVERFLOW => {
+                let (file, data) = ioctl_response(message, body)?;
+                body.u32()?;
+                let seed = SmbTx { status: Some(status), ..Self::seed(h) };
+                (body.u32()? == FSCTL_PIPE_TRANSCEIVE).then(|| self.pipe_response(cx, seed, file, data, None))?
+            }
+            _ => None,
         }
     }
 
@@ -388,8 +401,7 @@ impl SmbParser {
             return self.access_response(cx, h, message, status);
         }
         let Some(id) = self.request_of(h) else {
-            self.unrequested(h, status, message);
-            return None;
+            return self.unrequested(cx, h, status, message);
         };
         if status == Status::PENDING {
             if let Some(tx) = self.get(id) {
@@ -409,7 +421,7 @@ impl SmbParser {
         {
             // If the same chain opened the file, the response to that has already been handled.
             let file = self.own(file);
-            self.close(cx, file);
+            self.closed(cx, file);
         }
         let tx = self.get(id)?;
         tx.status = Some(status);
@@ -492,9 +504,15 @@ impl SmbParser {
         access.id = self.own(access.id);
         if h.command == command::WRITE {
             if let Some(tx) = access.tx.and_then(|id| self.get(id)) {
-                tx.status = Some(status);
-                let over = !status.is_success() && tx.call().is_some();
-                if over && let Some(id) = access.tx {
+                // The status of a call comes with its response, unless the server refuses the write.
+                let (call, refused) = (tx.call().is_some(), !status.is_success());
+                if !call || refused {
+                    tx.status = Some(status);
+                }
+                if call
+                    && refused
+                    && let Some(id) = access.tx
+                {
                     self.answered(id);
                 }
             }

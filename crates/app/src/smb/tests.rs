@@ -374,7 +374,10 @@ fn calls_over_a_pipe() {
     t.say(ToClient, &smb2(11, 5, true, 0x8000_0005, 5, &code(&answer[..20], true)));
     t.say(ToServer, &smb2(8, 6, false, 0, 5, &read_body(FILE, 0, 1024)));
     t.say(ToClient, &read_response(6, 5, &answer[20..]));
+    // The request of the last response was lost.
+    t.say(ToClient, &smb2(11, 7, true, 0, 5, &code(&rpc::response(3, 3, b"alone"), true)));
     let logs = t.logs();
+    assert!(logs[4].contains("\"request\":\"REQUEST_LOST\",\"response\":\"RESPONSE\""), "{logs:?}");
     assert!(logs[2].contains("WRITE") && logs[2].contains("\"request\":\"BIND\",\"response\":\"BINDACK\""), "{logs:?}");
     assert!(
         logs[3].contains("IOCTL") && logs[3].contains("\"opnum\":15,\"req\":{\"frag_cnt\":1,\"stub_data_size\":3}")
@@ -382,7 +385,29 @@ fn calls_over_a_pipe() {
     assert_eq!(t.buffer(3, "dcerpc.stub_data", ToServer).as_deref(), Some(&b"ask"[..]));
     assert_eq!(t.buffer(3, "dcerpc.stub_data", ToClient).as_deref(), Some(&b"answer"[..]));
     assert_eq!(t.buffer(3, "dcerpc.iface", ToServer).unwrap()[16..], [0, 2, 1]);
-    assert_eq!((logs.len(), t.parser.tx(3).unwrap().little_endian(ToServer)), (4, true));
+    assert_eq!((logs.len(), t.parser.tx(3).unwrap().little_endian(ToServer)), (5, true));
+}
+
+/// The answer to the write is none to the call, unless it is a refusal.
+#[test]
+fn the_status_of_a_call() {
+    for (status, shown) in [(0, false), (0xc000_0022, true)] {
+        let mut t = Talk::connected();
+        t.say(ToServer, &smb2(9, 3, false, 0, 5, &write_body(FILE, 0, &rpc::bind(3))));
+        t.say(ToClient, &smb2(9, 3, true, status, 5, &[17, 0]));
+        assert_eq!(t.logs()[2].contains("\"status\""), shown, "{:?}", t.logs());
+    }
+    let mut t = Talk::connected();
+    t.say(ToServer, &smb2(9, 3, false, 0, 5, &write_body(FILE, 0, &rpc::bind(3))));
+    t.say(ToClient, &smb2(9, 3, true, 0, 5, &[17, 0]));
+    t.say(ToServer, &smb2(8, 4, false, 0, 5, &read_body(FILE, 0, 1024)));
+    t.say(ToClient, &read_response(4, 5, &rpc::bind_ack()));
+    assert!(t.logs()[2].contains("\"status\":\"STATUS_SUCCESS\""), "{:?}", t.logs());
+    // A bind's result alone makes no call.
+    let mut t = Talk::connected();
+    t.say(ToServer, &smb2(8, 4, false, 0, 5, &read_body(FILE, 0, 1024)));
+    t.say(ToClient, &read_response(4, 5, &rpc::bind_ack()));
+    assert_eq!(t.logs().len(), 2);
 }
 
 /// The client's last message of NTLM over a pipe has no response.
@@ -488,7 +513,7 @@ fn what_is_odd() {
 /// Parsing ends, and the last transaction has the event.
 #[test]
 fn what_is_not_smb() {
-    for bytes in [record(b"neither of these"), record(b"SMB"), b"\x77\0\0\x08nothing".to_vec()] {
+    for bytes in [record(b"neither of these"), record(b"SMB")] {
         for dir in [ToServer, ToClient] {
             let mut t = Talk::connected();
             assert!(!t.has(1, Event::MalformedData));
@@ -496,6 +521,86 @@ fn what_is_not_smb() {
             assert_eq!((t.outcome, t.has(1, Event::MalformedData), t.logs().len()), (Outcome::Failed, true, 2));
         }
     }
+}
+
+/// A wrong length is noticed at the record's end only; until then the other side is parsed.
+#[test]
+fn what_is_not_smb_and_not_whole() {
+    let mut t = Talk::connected();
+    t.say(ToClient, b"\0\0\x01\0this is not SMB");
+    t.say(ToServer, &tree(3, "\\\\srv\\still"));
+    assert_eq!((t.outcome, t.has(1, Event::MalformedData), t.logs().len()), (Outcome::More, false, 3));
+    t.say(ToClient, &[0; 256]);
+    assert_eq!((t.outcome, t.has(2, Event::MalformedData)), (Outcome::Failed, true));
+    // Records of other types are skipped, whatever they have.
+    let mut t = Talk::connected();
+    t.say(ToServer, b"\x77\0\0\x08nothing");
+    t.say(ToServer, &[&b"!"[..], &tree(3, "\\\\srv\\next")].concat());
+    assert_eq!((t.outcome, t.logs().len()), (Outcome::More, 3));
+}
+
+/// The client need not wait for a read before it closes the file.
+#[test]
+fn a_read_that_is_answered_after_the_close() {
+    let mut t = Talk::connected();
+    t.say(ToServer, &create(3, 1, "late.txt"));
+    t.say(ToClient, &created(3, 1));
+    t.say(ToServer, &smb2(8, 4, false, 0, 1, &read_body(FILE, 0, 60)));
+    t.say(ToServer, &smb2(6, 5, false, 0, 1, &close_body(FILE)));
+    t.say(ToClient, &read_response(4, 1, b"content"));
+    t.say(ToClient, &smb2(6, 5, true, 0, 1, &[60, 0]));
+    assert!(t.logs()[4].contains("\"filename\":\"late.txt\""), "{:?}", t.logs());
+    assert_eq!(t.file(4).2, FileState::Closed);
+}
+
+/// In a chain, a request may mean the file of the request before, which another chain opened.
+#[test]
+fn a_chain_continues_with_an_open_file() {
+    let mut t = Talk::connected();
+    t.say(ToServer, &create(3, 1, "open.txt"));
+    t.say(ToClient, &created(3, 1));
+    let first = head(9, 4, false, 0, 1, 0, &write_body(FILE, 0, b"contents"));
+    let first = head(9, 4, false, 0, 1, first.len() as u32, &write_body(FILE, 0, b"contents"));
+    let mut second = head(6, 5, false, 0, 1, 0, &close_body([0xff; 16]));
+    second[16] |= 4;
+    t.say(ToServer, &record(&[first, second].concat()));
+    let (data, _, state, _) = t.file(3);
+    assert_eq!((&*data, state), (&b"contents"[..], FileState::Closed));
+}
+
+#[test]
+fn a_cancelled_request() {
+    let mut t = Talk::connected();
+    t.say(ToServer, &smb2(15, 3, false, 0, 1, &[32, 0]));
+    t.say(ToServer, &smb2(12, 3, false, 0, 1, &[4, 0, 0, 0]));
+    t.say(ToClient, &smb2(15, 3, true, 0xc000_0120, 1, &[9, 0]));
+    let logs = t.logs();
+    assert!(logs[2].contains("CHANGE_NOTIFY") && logs[2].contains("STATUS_CANCELLED"), "{logs:?}");
+    assert!(logs[3].contains("SMB2_COMMAND_CANCEL") && !logs[3].contains("status"), "{logs:?}");
+}
+
+#[test]
+fn files_without_a_name() {
+    let mut t = Talk::connected();
+    t.say(ToServer, &write(3, 1, 0, b"written"));
+    t.say(ToServer, &smb2(8, 4, false, 0, 1, &read_body(FILE, 0, 60)));
+    t.say(ToClient, &read_response(4, 1, b"content"));
+    let logs = t.logs();
+    assert!(logs[2].contains("\"filename\":\"\""), "{logs:?}");
+    assert!(logs[3].contains("\"filename\":\"<unknown>\""), "{logs:?}");
+}
+
+#[test]
+fn a_negotiation_that_is_sent_twice() {
+    let message = [&b"\xffSMB\x72"[..], &[0; 27], b"\0\x0c\0\x02NT LM 0.12\0"].concat();
+    let mut t = Talk::new();
+    t.say(ToServer, &record(&message));
+    assert!(t.logs()[0].contains("\"server_guid\":\"\"") && !t.has(0, Event::DuplicateNegotiate), "{:?}", t.logs());
+    t.say(ToServer, &record(&message));
+    assert!(t.logs().len() == 1 && t.has(0, Event::DuplicateNegotiate), "{:?}", t.logs());
+    // An ioctl that cannot be read is a transaction, too.
+    t.say(ToServer, &smb2(11, 3, false, 0, 1, &[57, 0]));
+    assert!(t.logs()[1].contains("IOCTL") && t.has(1, Event::MalformedData), "{:?}", t.logs());
 }
 
 #[test]
@@ -531,6 +636,19 @@ fn which_way_it_goes() {
     }
     assert_eq!(header(ToServer, b"GET / HT"), Probed::No);
     assert_eq!(header(ToServer, b"\0\0\0\x10\xfeSMX"), Probed::No);
+    // NetBIOS sets up a session first.
+    let session = PROTOCOL.recognition.probes[2].probe;
+    let name = [&b"\x20"[..], &[b'C'; 32], b"\0"].concat();
+    let request = [&b"\x81\0\0\x44"[..], &name, &name].concat();
+    let accepted = b"\x82\0\0\0".to_vec();
+    for (setup, dir, message) in [(request, ToServer, tree(1, "x")), (accepted, ToClient, tree_response(1, 1, 1))] {
+        for cut in 0..=setup.len() {
+            assert_eq!(session(dir, &setup[..cut]), Probed::More, "{cut}");
+        }
+        assert_eq!(session(dir, &[&*setup, &*message].concat()), Probed::Yes { reverse: false });
+        assert_eq!(session(dir, &[&*setup, b"GET / HTTP/1.1"].concat()), Probed::No);
+    }
+    assert_eq!(session(ToClient, b"\x83\0\0\x01\x82"), Probed::No);
 }
 
 #[test]

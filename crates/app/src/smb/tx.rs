@@ -30,6 +30,11 @@ impl FileId {
         id[8..].copy_from_slice(&message.to_le_bytes());
         FileId::Smb2(id)
     }
+
+    /// Whether it is a placeholder of [`FileId::opened_by`].
+    pub(super) const fn is_placeholder(self) -> bool {
+        matches!(self, FileId::Smb2([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, ..]))
+    }
 }
 
 /// The negotiated parameters.
