@@ -179,7 +179,7 @@ impl FtpParser {
         };
         if let Some((address, port)) = announced {
             (tx.port, tx.active) = (Some(port), true);
-            tx.bounce = address != client;
+            tx.bounce = address.is_some_and(|a| a != client);
         }
         if let Verb::Transfer(command) = verb
             && !command.is_list()
