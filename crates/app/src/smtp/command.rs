@@ -38,8 +38,8 @@ impl Command<'_> {
         };
         match &four.map(|b| b.to_ascii_uppercase()) {
             b"EHLO" | b"HELO" | b"LHLO" => Command::Hello(word(rest)),
-            b"MAIL" => prefixed(rest, b" FROM:").map_or(Command::Known, |path| Command::Mail(word(path))),
-            b"RCPT" => prefixed(rest, b" TO:").map_or(Command::Known, |path| Command::Rcpt(word(path))),
+            b"MAIL" => prefixed(rest, b" FROM").map_or(Command::Known, |path| Command::Mail(word(path))),
+            b"RCPT" => prefixed(rest, b" TO").map_or(Command::Known, |path| Command::Rcpt(word(path))),
             b"DATA" => Command::Data,
             b"BDAT" => Command::Bdat(chunk(rest)),
             b"RSET" => Command::Rset,
@@ -51,9 +51,10 @@ impl Command<'_> {
     }
 }
 
+/// What follows a prefix and its colon. As in Suricata, any byte may stand for the colon: some servers take a space.
 fn prefixed<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (own, rest) = line.split_at_checked(prefix.len())?;
-    own.eq_ignore_ascii_case(prefix).then_some(rest)
+    own.eq_ignore_ascii_case(prefix).then(|| rest.get(1..))?
 }
 
 /// The first word, which may be empty. Only blanks end it, so a line that was cut between CR and LF keeps the CR.
@@ -88,6 +89,8 @@ mod tests {
             (b"HELO", Command::Hello(b"")),
             (b"EHLO a\r", Command::Hello(b"a\r")),
             (b"MAIL FROM: <a@b> SIZE=3", Command::Mail(b"<a@b>")),
+            (b"MAIL FROM <a@b>", Command::Mail(b"<a@b>")),
+            (b"RCPT TO;<a@b>", Command::Rcpt(b"<a@b>")),
             (b"mail from:<>", Command::Mail(b"<>")),
             (b"RCPT TO:c@d x", Command::Rcpt(b"c@d")),
             (b"RCPT TO", Command::Known),
