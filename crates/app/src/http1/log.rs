@@ -36,10 +36,23 @@ pub(super) fn line_value(tx: &Http1Tx, what: &str, arg: Option<&[u8]>) -> Option
         "protocol" => text(part(&tx.request.line, tx.request_line.protocol)),
         "status" => text(part(&tx.response.line, tx.status_line.status)),
         "length" => Answer::Int(i64::try_from(tx.response.body.transferred).unwrap_or(i64::MAX)),
+        "request_length" => Answer::Int(i64::try_from(tx.request.body.transferred).unwrap_or(i64::MAX)),
+        "cookie" => {
+            let mut scratch = Vec::new();
+            let value = tx.request.headers.joined(b"cookie", &mut scratch).and_then(|c| cookie(c, arg?));
+            value.map_or(Answer::Nothing, text)
+        }
         "request_header" => field(&tx.request.headers),
         "response_header" => field(&tx.response.headers),
         _ => return None,
     })
+}
+
+/// The value of a cookie; as in Suricata, with the semicolon behind it.
+fn cookie<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    header
+        .split_inclusive(|&b| b == b';')
+        .find_map(|pair| pair.trim_ascii_start().strip_prefix(name)?.strip_prefix(b"="))
 }
 
 /// Appends `"http":{...}`. Alerts and files have the extended form whatever the `http` output's own setting.
@@ -190,4 +203,19 @@ pub(crate) fn forwarded_address(value: &[u8], forward: bool) -> Option<IpAddr> {
     let (address, port) = text.rsplit_once(':')?;
     port.parse::<u16>().ok()?;
     address.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_by_name() {
+        let of = |header: &'static str| cookie(header.as_bytes(), b"sess").map(|v| std::str::from_utf8(v).unwrap());
+        assert_eq!(
+            (of("a=sess=1; sess=2"), of("sess=1; sess=2"), of("sess=a%20b;")),
+            (Some("2"), Some("1;"), Some("a%20b;"))
+        );
+        assert_eq!((of("sess2=x"), of("xsess=x"), of("sess"), of("Sess=1"), of("")), (None, None, None, None, None));
+    }
 }

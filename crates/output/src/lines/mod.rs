@@ -270,6 +270,8 @@ impl Values<'_> {
             'u' => ("uri", false),
             's' => ("status", false),
             'B' => ("length", false),
+            'b' => ("request_length", false),
+            'C' if arg.is_some() => ("cookie", false),
             'i' if arg.is_some() => ("request_header", true),
             'o' if arg.is_some() => ("response_header", true),
             _ => return false,
@@ -334,6 +336,8 @@ mod tests {
             ("method", _) => Answer::text("GET"),
             ("status", _) => Answer::text("302"),
             ("length", _) => Answer::Int(7),
+            ("request_length", _) => Answer::Int(0),
+            ("cookie", Some(b"id")) => Answer::text("5;"),
             ("request_header", Some(b"X-A")) => Answer::text("one, two"),
             ("request_header", Some(b"empty")) => Answer::text(""),
             ("response_header", Some(b"location")) => Answer::text("http://new/"),
@@ -387,6 +391,7 @@ mod tests {
             "11/14/23-22:13:20.060000 one, two - GET /a\\x22\\\\\\x07 302 7 10.0.0.1:40000 -> 10.0.0.2:80"
         );
         assert_eq!(custom(LineKind::Http, "%t|%%|%q|%i|%{X-A}o|%{empty}i|%"), "11/14/23-22:13:20|%|-|-|-||-");
+        assert_eq!(custom(LineKind::Http, "%b|%{id}C|%{other}C|%C"), "0|5;|-|-");
         assert_eq!(
             custom(LineKind::Tls, "%n %v %d %f|%E|%C"),
             "a.example VERSION='TLS 1.2' NOTBEFORE='1970-01-01T00:00:00' -| SNI='a.example' VERSION='TLS 1.2'|-"
