@@ -42,6 +42,8 @@ pub(super) mod command {
 
 /// The limit of commands parsed in a chain.
 const CHAIN_MAX: usize = 16;
+/// The limit of a client's dialects.
+const DIALECTS_MAX: usize = 256;
 /// The limit of open requests with the same number.
 const ALIKE_MAX: u64 = 8;
 /// Bytes needed to tell DCE/RPC from a file.
@@ -289,9 +291,10 @@ impl SmbParser {
             self.report(cx, dir, 1, Some(id), Event::DuplicateNegotiate);
             return Some(id);
         }
-        let (mut what, mut closes) = (What::Generic, None);
+        let (mut what, mut closes, mut nameless) = (What::Generic, None, false);
         let fine = match h.command {
             command::NEGOTIATE => dialects(&b).map(|dialects| {
+                nameless = dialects.iter().any(Vec::is_empty);
                 what = What::Negotiate(Box::new(Negotiation { dialects, ..Negotiation::default() }));
             }),
             command::SESSION_SETUP_ANDX => session_setup(&b, unicode).map(|w| what = w),
@@ -345,13 +348,10 @@ impl SmbParser {
             // Only the primary request gets the response. This one's event is written at the end.
             tx.base.advance(Direction::ToServer, COMPLETE);
         }
-        for e in events.into_iter().flatten() {
+        let nameless = nameless.then_some(Event::NegotiateMalformedDialects);
+        let malformed = fine.is_none().then_some(Event::MalformedData);
+        for e in events.into_iter().chain([nameless, malformed]).flatten() {
             self.report(cx, dir, 1, Some(id), e);
-        }
-        if fine.is_none() {
-            let event =
-                if h.command == command::NEGOTIATE { Event::NegotiateMalformedDialects } else { Event::MalformedData };
-            self.report(cx, dir, 1, Some(id), event);
         }
         Some(id)
     }
@@ -437,7 +437,15 @@ impl SmbParser {
             _ => {}
         }
         let waiting = (0..ALIKE_MAX).map(|turn| key(h, n, turn)).filter_map(|k| Some((k, *self.requests.get(&k)?)));
-        let (key, id) = waiting.min_by_key(|w| w.1)?;
+        let (key, id) = match waiting.min_by_key(|w| w.1) {
+            Some(found) => found,
+            // A negotiation has one answer, whatever its number.
+            None if h.command == command::NEGOTIATE => {
+                let id = self.open_negotiation()?;
+                (self.peek(id)?.key.filter(|k| k.0 == 1)?, id)
+            }
+            None => return None,
+        };
         if status == Status::PENDING {
             return Some(id);
         }
@@ -449,7 +457,7 @@ impl SmbParser {
         }
         let unicode = h.is_unicode();
         let (mut connected, mut opened, mut dialect) = (None, None, None);
-        let mut guid = None;
+        let mut unoffered = false;
         let tx = self.get(id)?;
         tx.status = Some(status);
         if h.command != command::NEGOTIATE {
@@ -465,11 +473,11 @@ impl SmbParser {
             _ if !works => Some(()),
             What::Negotiate(n) => b.u16(0).map(|index| {
                 dialect = n.dialects.get(usize::from(index)).cloned();
+                unoffered = dialect.is_none();
                 // With extended security, the response has the server's identity (MS-SMB section 2.2.4.5.2).
                 let capabilities =
                     b.words.get(19..).and_then(|w| w.first_chunk()).map_or(0, |c| u32::from_le_bytes(*c));
-                guid = b.bytes.first_chunk::<16>().copied().filter(|_| capabilities & 0x8000_0000 != 0);
-                n.server_guid = guid;
+                n.server_guid = b.bytes.first_chunk::<16>().copied().filter(|_| capabilities & 0x8000_0000 != 0);
             }),
             What::SessionSetup(s) => {
                 s.native[1] = session_setup_response(&b, unicode);
@@ -490,6 +498,9 @@ impl SmbParser {
         };
         if fine.is_none() {
             tx.event(Event::MalformedData);
+        }
+        if unoffered {
+            tx.event(Event::NegotiateMalformedDialects);
         }
         if let Some(name) = dialect {
             self.dialect = String::from_utf8_lossy(&name).into_owned();
@@ -572,15 +583,22 @@ pub(super) fn request_key(h: Smb1) -> (u8, u64) {
     key(h, 0, 0)
 }
 
+/// The dialects of a negotiation (MS-CIFS section 2.2.4.52.1). As in Suricata, neither the length before them nor their format
+/// matters, and one without an end is ignored.
 fn dialects(b: &Block<'_>) -> Option<Vec<Vec<u8>>> {
     let mut all = Vec::new();
-    let mut rest = b.bytes;
-    while let Some((format, tail)) = rest.split_first() {
-        let end = tail.iter().position(|c| *c == 0).filter(|_| *format == 2 && all.len() < 256)?;
-        all.push(tail.get(..end)?.to_vec());
-        rest = tail.get(end + 1..)?;
+    let mut rest = b.message.get(b.at..)?;
+    while let Some((_, tail)) = rest.split_first()
+        && let Some((name, behind)) = tail.iter().position(|c| *c == 0).and_then(|end| tail.split_at_checked(end))
+        && all.len() < DIALECTS_MAX
+    {
+        rest = behind.get(1..)?;
+        // Padding is no dialect.
+        if !(name.is_empty() && rest.is_empty()) {
+            all.push(name.to_vec());
+        }
     }
-    Some(all)
+    (!all.is_empty()).then_some(all)
 }
 
 /// MS-CIFS section 2.2.4.53.1, MS-SMB section 2.2.4.6.1.

@@ -1,5 +1,7 @@
 //! Test conversations as bytes.
 
+mod smb1;
+
 use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_flow::FlowCore;
 use margay_json::Json;
@@ -588,19 +590,6 @@ fn files_without_a_name() {
     let logs = t.logs();
     assert!(logs[2].contains("\"filename\":\"\""), "{logs:?}");
     assert!(logs[3].contains("\"filename\":\"<unknown>\""), "{logs:?}");
-}
-
-#[test]
-fn a_negotiation_that_is_sent_twice() {
-    let message = [&b"\xffSMB\x72"[..], &[0; 27], b"\0\x0c\0\x02NT LM 0.12\0"].concat();
-    let mut t = Talk::new();
-    t.say(ToServer, &record(&message));
-    assert!(t.logs()[0].contains("\"server_guid\":\"\"") && !t.has(0, Event::DuplicateNegotiate), "{:?}", t.logs());
-    t.say(ToServer, &record(&message));
-    assert!(t.logs().len() == 1 && t.has(0, Event::DuplicateNegotiate), "{:?}", t.logs());
-    // An ioctl that cannot be read is a transaction, too.
-    t.say(ToServer, &smb2(11, 3, false, 0, 1, &[57, 0]));
-    assert!(t.logs()[1].contains("IOCTL") && t.has(1, Event::MalformedData), "{:?}", t.logs());
 }
 
 #[test]
