@@ -68,7 +68,8 @@ fn ntlmssp(message: &[u8]) -> Option<Option<Ntlmssp>> {
         Some((major, minor, build, rest[3]))
     });
     let text = |(len, offset): (usize, usize)| {
-        let bytes = message.get(offset..)?.get(..len)?;
+        // The offset of an empty field has no meaning.
+        let bytes = if len == 0 { &[] } else { message.get(offset..)?.get(..len)? };
         Some(if flags & NEGOTIATE_UNICODE != 0 { text::utf16(bytes) } else { text::bytes(bytes) })
     };
     Some(Some(Ntlmssp {
@@ -173,6 +174,11 @@ mod tests {
             assert_eq!(token(&authenticate(1)[..cut]), Token::MalformedNtlmssp, "{cut}");
         }
         assert_eq!(token(b"NTLMSSP\0\x01\0\0\0"), Token::Other);
+        // A host without a name, whose offset is beyond the message.
+        let mut message = authenticate(NEGOTIATE_UNICODE);
+        message[44..52].copy_from_slice(&[0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+        let Token::Ntlmssp(n) = token(&message) else { panic!() };
+        assert_eq!((&*n.user, &*n.host), (&b"u"[..], &b""[..]));
     }
 
     #[test]

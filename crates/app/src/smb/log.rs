@@ -189,7 +189,8 @@ fn set_info(json: &mut Json, s: &SetInfo) {
             }
         }
     }
-    if s.id.is_some() {
+    // Suricata shows an empty one of a file that is renamed by its name.
+    if s.id.is_some() || matches!(s.what, Set::Rename(_)) {
         json.str("fuid", &fuid(s.id));
     }
 }

@@ -1,4 +1,4 @@
-//! Negotiations of SMB1.
+//! Messages of SMB1.
 
 use super::*;
 
@@ -62,4 +62,14 @@ fn dialects_are_read_leniently() {
     t.say(ToServer, &negotiation(false, 1, &[], 24, OFFER));
     t.say(ToClient, &negotiation(true, 1, &[7, 0], 0, &[]));
     assert!(t.has(0, Event::NegotiateMalformedDialects) && t.logs()[0].contains("\"dialect\":\"unknown\""));
+}
+
+#[test]
+fn a_file_that_is_renamed_by_its_name() {
+    let mut request = negotiation(false, 1, &[0x16, 0], 16, b"\x04\\a.txt\0\x04\\b.txt\0");
+    request[8] = 7;
+    let mut t = Talk::new();
+    t.say(ToServer, &request);
+    let logs = t.logs();
+    assert!(logs[0].contains("\"rename\":{\"from\":\"\\\\a.txt\",\"to\":\"\\\\b.txt\"},\"fuid\":\"\""), "{logs:?}");
 }
