@@ -383,7 +383,10 @@ impl AppSession {
                 let other = self.side[dir.reverse().index()];
                 let client_first = declaration(proto).is_some_and(|p| p.opening == Opening::ClientFirst);
                 if client_first && self.first == Some(Direction::ToClient) && !other.is_known() {
-                    self.events |= SessionEvent::WrongDirectionFirstData.bit();
+                    // A server that began with another protocol did not send this one's data in the wrong direction.
+                    if dir == Direction::ToClient {
+                        self.events |= SessionEvent::WrongDirectionFirstData.bit();
+                    }
                     (self.proto, self.silenced) = (AppProto::Failed, true);
                     return;
                 }

@@ -427,6 +427,20 @@ fn a_direction_that_fails_first() {
     assert_eq!((shown, events), ([AppProto::Failed, AppProto::Ssh], one_direction));
 }
 
+/// Only the protocol's own data in the wrong direction raises the anomaly.
+#[test]
+fn a_server_that_speaks_before_a_tls_client() {
+    let hello = b"\x16\x03\x01\x00\x31\x01\x00\x00\x2d\x03\x03";
+    let answer = b"\x16\x03\x03\x00\x31\x02\x00\x00\x2d\x03\x03";
+    let wrong = SessionEvent::WrongDirectionFirstData.bit();
+    for (said, shown, events) in [
+        ([(TO_CLIENT, &answer[..]), (TO_SERVER, hello)], [AppProto::Unknown, AppProto::Tls], wrong),
+        ([(TO_CLIENT, &b"J\0\0\0\n8.0.33\0"[..]), (TO_SERVER, hello)], [AppProto::Tls, AppProto::Unknown], 0),
+    ] {
+        assert_eq!(sides(TCP, 443, &said), (shown, events, 0));
+    }
+}
+
 #[test]
 fn flows_without_a_protocol_are_counted() {
     let nothing = &[0xff; 4096][..];
