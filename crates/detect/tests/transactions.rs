@@ -114,6 +114,31 @@ fn two_transactions_of_http() {
     }
 }
 
+/// The file that is joined from ranges is inspected in addition to the last range.
+#[test]
+fn file_data_across_ranges() {
+    let mut t = Talk::new(
+        "alert http any any -> any any (file.data; content:\"cdef\"; sid:1;)
+         alert http any any -> any any (file.data; content:\"fg\"; sid:2;)
+         alert http any any -> any any (http.stat_code; content:\"206\"; fast_pattern; file.data; content:\"de\"; sid:3;)
+         alert http any any -> any any (http.stat_code; content:\"206\"; fast_pattern; file.data; content:\"h\"; sid:4;)
+         alert http any any -> any any (http.stat_code; content:\"206\"; filesize:8; sid:5;)
+         alert http any any -> any any (file.data; content:\"ef\"; startswith; sid:6;)
+         alert http any any -> any any (file.data; content:\"abcd\"; content:!\"gh\"; sid:7;)
+         alert http any any -> any any (http.stat_code; content:\"206\"; flow:to_client; sid:8;)",
+    );
+    let get = b"GET /x.bin HTTP/1.1\r\nHost: host\r\n\r\n";
+    let part = |range: &str, data: &str| {
+        format!("HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes {range}/8\r\n\r\n{data}").into_bytes()
+    };
+    t.send(SERVER, get);
+    assert_eq!(t.send(CLIENT, &part("0-3", "abcd")), [(7, Some(0)), (8, Some(0))]);
+    t.send(SERVER, get);
+    let mut second = t.send(CLIENT, &part("4-7", "efgh"));
+    second.sort_unstable();
+    assert_eq!(second, [1, 2, 3, 4, 5, 6, 8].map(|sid| (sid, Some(1))));
+}
+
 #[test]
 fn a_hook_that_no_protocol_has_is_an_error() {
     let context = Context { available: ["http1".into(), "http".into()].into(), ..Context::default() };

@@ -462,7 +462,10 @@ impl Files {
             return;
         }
         file.whole = Some(key.into());
-        let (name, this) = (file.name.clone(), &*self);
+        // HTTP/2 names a part by its `Content-Disposition` only, and the whole file by its path, as Suricata does.
+        let path = || key.iter().rposition(|b| *b == b'/').and_then(|at| key.get(at..)).unwrap_or_default();
+        let name = if file.name.is_empty() { path().to_vec() } else { file.name.clone() };
+        let this = &*self;
         let new = |engine: &FileEngine| this.new_file(engine, config, dir, &name, None);
         range::begin(engine, config, key, total, dir == Direction::ToClient, time, new);
     }

@@ -466,6 +466,22 @@ fn ranges_are_put_together() {
 }
 
 #[test]
+fn the_path_names_a_file_from_ranges() {
+    for (own, whole) in [("", "/b.bin"), ("c.bin", "c.bin")] {
+        let mut t = T::new(FileConfig::default(), FileWants::default());
+        for (first, last) in [(0, 1), (2, 3)] {
+            t.files = Files::default();
+            t.files.open(&mut t.engine, &t.config, ToClient, own.as_bytes(), Some((first, last)));
+            t.files.range_of(&mut t.engine, &t.config, ToClient, b"host/a/b.bin", 4, t.now);
+            t.append(ToClient, b"ab");
+            t.close(ToClient, false);
+        }
+        let names: Vec<_> = t.files.all().iter().map(File::name).collect();
+        assert_eq!(names, [own.as_bytes(), whole.as_bytes()]);
+    }
+}
+
+#[test]
 fn ranges_are_bounded_and_time_out() {
     let config = FileConfig { range_memcap: 1000, ..FileConfig::default() };
     let mut t = T::new(config, FileWants::default());

@@ -264,7 +264,8 @@ impl<W: Watch> State<W> {
                 if !again {
                     let limits = tx.file_window(dir);
                     let engine = input.files.as_deref();
-                    let view = View { tx: &*tx, group, dir, progress, complete, begun: 0, engine, limits };
+                    let view =
+                        View { tx: &*tx, group, dir, progress, complete, begun: 0, engine, limits, joined: None };
                     let eval = self.evaluate(number, rule, txr, plan, held, 0, view, input);
                     self.keep_entropy(input.flow.as_deref_mut());
                     let end = match &eval {

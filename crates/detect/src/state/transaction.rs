@@ -1,5 +1,6 @@
 //! Inspects a transaction: collects candidate rules and evaluates them.
 
+use margay_app::file::File;
 use margay_app::{AppProto, BufferKind, Found, Transaction, TxDetect};
 use margay_flow::Direction;
 use margay_rules::ast::{Action, ActionScope};
@@ -119,7 +120,12 @@ impl<W: Watch> State<W> {
                 if let Some(group) = group
                     && !base.passed[i]
                 {
-                    self.inspect_tx(detect, group, input, key, verdict, tx, (proto, number, id, dir, end));
+                    let joined = group.file_data.and_then(|_| joined_file(tx, dir));
+                    let what = (proto, number, id, dir);
+                    if joined.is_some() {
+                        self.inspect_joined(detect, group, input, key, verdict, tx, (what, joined));
+                    }
+                    self.inspect_tx(detect, group, input, key, verdict, tx, (what, end, None));
                 }
                 let base = tx.base_mut();
                 base.detect[i].done = end;
@@ -127,6 +133,34 @@ impl<W: Watch> State<W> {
             }
         }
         input.txs = Some(parsers);
+    }
+
+    /// Inspects a file that is joined from ranges in the place of the response's body, which is inspected on its own
+    /// afterwards. Only rules that match leave a trace in the transaction.
+    #[allow(clippy::too_many_arguments)]
+    fn inspect_joined(
+        &mut self,
+        detect: &Detect,
+        group: &TxGroup,
+        input: &mut Input<'_>,
+        key: &PacketKey,
+        verdict: &mut Verdict,
+        tx: &mut dyn Transaction,
+        (what, joined): ((AppProto, u8, u64, Direction), Option<usize>),
+    ) {
+        let i = what.3.index();
+        let mut before = tx.base().detect[i].clone();
+        let from = self.matches.len();
+        self.inspect_tx(detect, group, input, key, verdict, tx, (what, false, joined));
+        for m in self.matches.get(from..).unwrap_or_default().iter().filter(|m| m.file.is_none()) {
+            before.waiting.retain(|w| w.0 != m.rule);
+            if let Err(at) = before.settled.binary_search(&m.rule) {
+                before.settled.insert(at, m.rule);
+            }
+        }
+        let now = &mut tx.base_mut().detect[i];
+        before.files = std::mem::take(&mut now.files);
+        *now = before;
     }
 
     // It stays whole: one merge of two sorted lists, for each transaction that changed.
@@ -139,7 +173,7 @@ impl<W: Watch> State<W> {
         key: &PacketKey,
         verdict: &mut Verdict,
         tx: &mut dyn Transaction,
-        (proto, parser, id, dir, complete): (AppProto, u8, u64, Direction, bool),
+        ((proto, parser, id, dir), complete, joined): ((AppProto, u8, u64, Direction), bool, Option<usize>),
     ) {
         self.tx.forget(group);
         let limits = tx.file_window(dir);
@@ -150,7 +184,8 @@ impl<W: Watch> State<W> {
         let begun = seen.begun;
         let mut candidates = std::mem::take(&mut self.tx.candidates);
         candidates.clear();
-        let view = View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
+        let view =
+            View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits, joined };
         self.context.watch.transaction(proto, &view);
         let look = Look::Transaction { proto, dir, id, progress, complete };
         self.tx_candidates(&detect.compiled, (proto, look), view, &mut seen, &mut candidates);
@@ -197,8 +232,8 @@ impl<W: Watch> State<W> {
             }
             let Some(plan) = txr.plan(proto, dir) else { continue };
             if fresh && !W::CHECKS && !matches!(plan.trigger, TxTrigger::Progress(_)) {
-                let view =
-                    View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
+                let engine = input.files.as_deref();
+                let view = View { tx: &*tx, group, dir, progress, complete, begun, engine, limits, joined };
                 if !self.gates_hold(&plan.gates, view) {
                     if plan.streamed && !complete {
                         settle.push(number);
@@ -217,8 +252,8 @@ impl<W: Watch> State<W> {
             let mut files_from = file_mark(&seen, number);
             let mut state = state;
             loop {
-                let view =
-                    View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits };
+                let engine = input.files.as_deref();
+                let view = View { tx: &*tx, group, dir, progress, complete, begun, engine, limits, joined };
                 self.context.watch.begin(number, look);
                 let eval = self.evaluate(number, rule, txr, plan, state, files_from, view, input);
                 self.keep_entropy(input.flow.as_deref_mut());
@@ -387,7 +422,7 @@ impl<W: Watch> State<W> {
         missed.clear();
         for index in 0.. {
             one.clear();
-            let Some(raw) = view.tx.buffer(id, view.dir, index, one) else { break };
+            let Some(raw) = view.buffer(id, index, one) else { break };
             match memo.get(of, raw.data) {
                 Some(known) => out.extend_from_slice(known),
                 None => missed.push((index, Memo::takes(raw.data))),
@@ -401,7 +436,7 @@ impl<W: Watch> State<W> {
             let Some(data) = value(cached, slot, view, context, transforms, one, index) else { continue };
             slot.candidates((data, 0), rules, look, context, mpm, out);
             one.clear();
-            if kept && let Some(raw) = view.tx.buffer(id, view.dir, index, one) {
+            if kept && let Some(raw) = view.buffer(id, index, one) {
                 memo.keep(of, raw.data, out.get(from..).unwrap_or_default());
             }
         }
@@ -608,6 +643,14 @@ impl<W: Watch> State<W> {
         let files = if file.is_some() { file_bit(plan) } else { 0 };
         if (held | shown | files) & plan.full == plan.full { Eval::Match(file) } else { Eval::Wait(held) }
     }
+}
+
+/// The index of a file that is joined from ranges and not yet inspected. The data of other files is in a buffer.
+fn joined_file(tx: &dyn Transaction, dir: Direction) -> Option<usize> {
+    let limits = tx.file_window(dir);
+    let to_client = dir == Direction::ToClient;
+    let due = |f: &File| f.data(limits).is_some_and(|d| !d.data.is_empty());
+    tx.base().files.all().iter().position(|f| f.to_client == to_client && f.ended() && due(f))
 }
 
 /// The bit of the step that tests files.

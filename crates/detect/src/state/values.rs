@@ -53,7 +53,7 @@ impl Cached {
         ends.clear();
         for index in 0.. {
             one.clear();
-            let Some(found) = view.tx.buffer(id, view.dir, index, one) else { break };
+            let Some(found) = view.buffer(id, index, one) else { break };
             out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
             ends.push(out.len());
         }
@@ -135,7 +135,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
     if *held == Held::Unknown {
         raw.clear();
         out.clear();
-        let state = match view.tx.buffer(id, view.dir, 0, raw) {
+        let state = match view.buffer(id, 0, raw) {
             None => Held::Absent,
             Some(f) if !slot.transforms.is_empty() => {
                 out.extend_from_slice(slot.transforms.apply(f.data, transforms, context.pcre_scratch()));
@@ -160,7 +160,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
         Held::Cached(offset, end, seen) => Some(Found { data: out, offset, end, seen }),
         Held::Direct => {
             raw.clear();
-            view.tx.buffer(id, view.dir, 0, raw)
+            view.buffer(id, 0, raw)
         }
     }
 }
@@ -227,7 +227,7 @@ pub(super) fn each<W>(
             }
             for index in 0.. {
                 one.clear();
-                match view.tx.buffer(id, view.dir, index, one) {
+                match view.buffer(id, index, one) {
                     Some(found) if !give(found, context) => {}
                     _ => return,
                 }

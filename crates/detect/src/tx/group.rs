@@ -141,6 +141,8 @@ pub(crate) struct TxGroup {
     pub(crate) files: Box<[u32]>,
     /// Rules that become candidates with an event, sorted by event.
     pub(crate) events: Box<[(u8, u32)]>,
+    /// The number of the buffer that `file.data` is, if rules inspect it.
+    pub(crate) file_data: Option<u8>,
 }
 
 /// All groups.
@@ -182,6 +184,7 @@ pub(super) struct GroupBuilder {
     always: Vec<Always>,
     files: Vec<u32>,
     events: Vec<(u8, u32)>,
+    pub(super) file_data: Option<u8>,
 }
 
 impl GroupBuilder {
@@ -268,6 +271,7 @@ impl GroupBuilder {
             expressions: self.expressions.into_boxed_slice(),
             files: self.files.into_boxed_slice(),
             events: self.events.into_boxed_slice(),
+            file_data: self.file_data,
         }
     }
 }

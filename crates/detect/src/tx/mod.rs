@@ -27,7 +27,7 @@ pub(crate) mod tests;
 
 use margay_app::file::FileEngine;
 use margay_app::window::WindowLimits;
-use margay_app::{AppProto, BufferKind, Transaction};
+use margay_app::{AppProto, BufferKind, Found, Transaction};
 use margay_flow::Direction;
 use margay_rules::ast::{Compare, InterfaceTest, NumberTest, Which};
 
@@ -98,6 +98,25 @@ pub(crate) struct View<'a> {
     /// The file engine; without it, file types are unknown.
     pub(crate) engine: Option<&'a FileEngine>,
     pub(crate) limits: WindowLimits,
+    /// The index of a file that takes the place of the body in `file.data`.
+    pub(crate) joined: Option<usize>,
+}
+
+impl<'a> View<'a> {
+    /// A value of a buffer.
+    pub(crate) fn buffer<'x>(&self, id: u8, index: usize, scratch: &'x mut Vec<u8>) -> Option<Found<'x>>
+    where
+        'a: 'x,
+    {
+        match self.joined {
+            Some(n) if self.group.file_data == Some(id) => {
+                let file = self.tx.base().files.all().get(n).filter(|_| index == 0)?;
+                // The body comes next, so the buffer has not ended. Another transaction may have inspected its first bytes.
+                Some(Found { end: false, seen: 0, ..file.data(self.limits)? })
+            }
+            _ => self.tx.buffer(id, self.dir, index, scratch),
+        }
+    }
 }
 
 /// Checks whose result depends only on a value's bytes.

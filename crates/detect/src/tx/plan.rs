@@ -125,7 +125,12 @@ impl Inspected<'_> {
                     continue;
                 }
                 Place::Other => continue,
-                Place::Buffer(def, progress) => (SlotSource::Buffer(def.id), progress, def.kind),
+                Place::Buffer(def, progress) => {
+                    if FileBuffer::from_name(def.name) == Some(FileBuffer::Data) {
+                        group.file_data = Some(def.id);
+                    }
+                    (SlotSource::Buffer(def.id), progress, def.kind)
+                }
                 Place::FileData => (SlotSource::FileData, 0, BufferKind::Stream),
                 Place::FileName => (SlotSource::FileName, 0, BufferKind::Multi),
                 Place::FileMagic => (SlotSource::FileMagic, 0, BufferKind::Multi),
