@@ -544,7 +544,7 @@ impl StreamEngine {
             return false;
         }
         if !reset_ok(session, s) {
-            if s.has(tcp::ACK) {
+            if s.has(tcp::ACK) && (session.state == TcpState::SynSent || !acks_what_is_possible(session, s)) {
                 self.event(out, E::PktInvalidAck);
                 self.event(out, E::RstInvalidAck);
             }
@@ -631,6 +631,14 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
         }
         _ => exact,
     }
+}
+
+/// Whether a reset's acknowledgment is neither beyond all that the other side could send nor too old to be in flight. A zero
+/// acknowledges nothing.
+fn acks_what_is_possible(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let other = &session.peers[s.to()];
+    let old = seq::lt(s.ack, other.last_ack) && other.last_ack.wrapping_sub(s.ack) > 0xffff;
+    session.flags & flag::ASYNC != 0 || s.ack == 0 || !old && seq::leq(s.ack, seq::max(other.edge, other.next_seq))
 }
 
 /// Whether a segment is so far beyond the receiver's window that no receiver accepts any of it. A segment that only
