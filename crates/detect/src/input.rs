@@ -127,8 +127,6 @@ pub struct Alert {
     pub parser: u8,
     /// Whether the transaction is a guess: the rule did not match on it, but it was the only current one.
     pub tx_guessed: bool,
-    /// The file that matched: its index among the transaction's files of both directions.
-    pub file: Option<u32>,
     /// The number of the frame that matched, in the packet's direction.
     pub frame: Option<u64>,
     /// Start and length of the dataset contexts of this alert ([`crate::DetectState::contexts`]).

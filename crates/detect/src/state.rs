@@ -60,6 +60,13 @@ pub(crate) struct Match {
     pub(crate) context: (u32, u8),
 }
 
+impl Match {
+    /// Whether the rule matched in the same transaction.
+    pub(crate) fn is_of(&self, other: &Match) -> bool {
+        (self.rule, self.parser, self.tx_id) == (other.rule, other.parser, other.tx_id)
+    }
+}
+
 /// Whether this is a pseudo packet, which the engine creates to inspect the rest of a stream.
 pub(crate) fn made_up(p: &Packet<'_>) -> bool {
     matches!(p.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush)

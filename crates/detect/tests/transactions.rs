@@ -154,6 +154,22 @@ fn a_hook_that_no_protocol_has_is_an_error() {
     assert!(report.errors[0].1.contains("nothing"), "{:?}", report.errors);
 }
 
+/// Several files that match in one packet make one alert.
+#[test]
+fn a_packet_with_several_files() {
+    let mut t = Talk::new(
+        "alert http any any -> any any (fileext:\"bin\"; sid:1;)
+         alert http any any -> any any (filename:\"two\"; sid:2;)
+         alert http any any -> any any (filesize:>2; fileext:\"bin\"; sid:3;)",
+    );
+    let file =
+        |name: &str| format!("--X\r\nContent-Disposition: form-data; name=f; filename={name}.bin\r\n\r\ndata\r\n");
+    let body = format!("{}{}--X--\r\n", file("one"), file("two"));
+    let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/form-data; boundary=X\r\nContent-Length:";
+    let request = format!("{head} {}\r\n\r\n{body}", body.len());
+    assert_eq!(t.send(SERVER, request.as_bytes()), [1, 2, 3].map(|sid| (sid, Some(0))));
+}
+
 #[test]
 fn digests_of_files() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

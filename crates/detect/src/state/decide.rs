@@ -75,7 +75,6 @@ impl<W: Watch> State<W> {
                     tx_id: m.tx_id.or(own.or(guessed).map(|g| g.1)),
                     parser: own.or(guessed).map_or(m.parser, |g| g.0),
                     tx_guessed: own.is_none() && guessed.is_some(),
-                    file: m.file,
                     frame: m.frame,
                     context: m.context,
                 });

@@ -430,7 +430,6 @@ impl<W: Watch> State<W> {
                 tx_id: m.tx_id,
                 parser: m.parser,
                 tx_guessed: false,
-                file: m.file,
                 frame: None,
                 context: m.context,
             };

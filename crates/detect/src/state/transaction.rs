@@ -280,7 +280,10 @@ impl<W: Watch> State<W> {
                         let stream = input.packet.is_tcp();
                         let context = self.keep_contexts();
                         let found = Match { rule: number, tx_id: Some(id), stream, parser, file, frame: None, context };
-                        self.matches.push(found);
+                        // As in Suricata, a packet alerts once for several files of a transaction. Effects apply to each.
+                        if file.is_none() || !self.matches.iter().any(|m| m.is_of(&found)) {
+                            self.matches.push(found);
+                        }
                         if let Some(f) = file {
                             // Try again from the next file: the other steps held, and more files may be there.
                             files_from = f.saturating_add(1);

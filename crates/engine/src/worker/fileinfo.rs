@@ -95,17 +95,18 @@ pub(super) fn towards<'a>(header: &Header<'a>, way: Direction) -> Header<'a> {
     if way == Direction::ToClient { header.reversed() } else { *header }
 }
 
-/// Appends the files of an alert on a packet in direction `way`: the matching file, or all files.
+/// Appends the files of an alert's transaction in direction `way`.
 pub(super) fn alert_files(
     tx: &dyn Transaction,
     way: Direction,
-    matched: Option<u32>,
     json: &mut margay_output::json::Json,
     options: &FileLogOptions,
 ) {
     let base = tx.base();
-    match matched.and_then(|i| base.files.all().get(i as usize)) {
-        Some(file) => margay_app::file::log_files(std::iter::once(file), base.id, json, options),
+    // As in Suricata, a file that ended in an earlier packet is no longer part of it.
+    let mut new = base.files.of(way).filter(|f| !f.logged()).peekable();
+    match new.peek() {
+        Some(_) => margay_app::file::log_files(new, base.id, json, options),
         None => margay_app::file::log_files(base.files.of(way), base.id, json, options),
     }
 }

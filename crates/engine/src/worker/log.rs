@@ -174,7 +174,7 @@ impl Stages {
             };
             let files = |json: &mut Json, n: usize| {
                 if let (Some(tx), Some(o), Some((_, way))) = (tx, options.get(n), flow) {
-                    alert_files(tx, way, a.file, json, &o.files);
+                    alert_files(tx, way, json, &o.files);
                 }
             };
             let contexts = |json: &mut Json, _: usize| {
