@@ -40,6 +40,10 @@ impl ByteSet {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own |= other);
     }
 
+    pub(crate) const fn has(&self, b: u8) -> bool {
+        self.0[(b / 64) as usize] >> (b % 64) & 1 == 1
+    }
+
     /// The number of bytes.
     pub(crate) fn len(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
@@ -47,7 +51,7 @@ impl ByteSet {
 
     /// Whether it has a letter or a digit.
     pub(crate) fn has_alphanumeric(&self) -> bool {
-        (0..=u8::MAX).any(|b| b.is_ascii_alphanumeric() && self.0[usize::from(b / 64)] >> (b % 64) & 1 == 1)
+        (0..=u8::MAX).any(|b| b.is_ascii_alphanumeric() && self.has(b))
     }
 
     /// Whether `other` has all of these bytes.

@@ -7,6 +7,7 @@
 use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Content, Rule, Side, Value};
 use margay_rules::info;
 
+use crate::byte_set::ByteSet;
 use crate::{commonplace, literals};
 
 /// The chosen literal.
@@ -149,20 +150,30 @@ fn rank(c: &Content) -> (usize, u32) {
     (c.bytes.len(), strength(&c.bytes, c.nocase))
 }
 
-/// How rare a literal's bytes are: each distinct byte counts in full once, repetitions count little.
-fn strength(bytes: &[u8], nocase: bool) -> u32 {
-    let mut seen = [false; 256];
-    let mut total = 0;
-    for &b in bytes {
-        let b = if nocase { b.to_ascii_lowercase() } else { b };
-        let weight = match b {
+/// How rare each byte is.
+static WEIGHTS: [u8; 256] = {
+    let mut weights = [8; 256];
+    let mut b = 0;
+    while b < weights.len() {
+        weights[b] = match b as u8 {
             0 | 0xff | b' ' => 2,
-            b'0'..=b'9' => 4,
-            _ if b.is_ascii_alphabetic() => 4,
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => 4,
             0x20..=0x7e | 1 => 6,
             _ => 8,
         };
-        total += if std::mem::replace(&mut seen[usize::from(b)], true) { 1 } else { weight };
+        b += 1;
+    }
+    weights
+};
+
+/// How rare a literal's bytes are: each distinct byte counts in full once, repetitions count little.
+fn strength(bytes: &[u8], nocase: bool) -> u32 {
+    let mut seen = ByteSet::EMPTY;
+    let mut total = 0;
+    for &b in bytes {
+        let b = if nocase { b.to_ascii_lowercase() } else { b };
+        total += if seen.has(b) { 1 } else { u32::from(WEIGHTS[usize::from(b)]) };
+        seen.insert(b);
     }
     total
 }

@@ -1,8 +1,12 @@
 //! A prefilter for rules on numbers (card or account numbers): they need digits in a row, which most buffers do not
 //! have.
 
-use crate::literals::parse;
+use std::ops::Range;
+
 use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::byte_set::ByteSet;
+use crate::literals::{self, parse};
 
 /// Lengths of digit rows that every match of a part of an expression contains.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,6 +51,87 @@ pub(super) fn of_pattern(pattern: &str) -> usize {
     }
     parse(pattern).map_or(0, |hir| digits(&hir).most)
 }
+
+/// The form of numbers that consist of digits and a few other characters: blanks, dashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// All bytes of a match are among these.
+    bytes: ByteSet,
+    /// Digits in a match, at least.
+    digits: usize,
+}
+
+impl Stretch {
+    /// The form of the matches of `pattern`, if they have one and at least [`STRETCH_MIN`] digits.
+    pub(super) fn of_pattern(pattern: &str) -> Option<Stretch> {
+        if is_ambiguous(pattern) || literals::is_ambiguous(pattern) {
+            return None;
+        }
+        let stretch = Stretch::of(&parse(pattern)?)?;
+        // An expression may ignore case.
+        let letter = |b: u8| b.is_ascii_alphabetic() && stretch.bytes.has(b);
+        let few = stretch.bytes.len() <= STRETCH_BYTES && !(0..=127).any(letter);
+        (few && stretch.digits >= STRETCH_MIN).then_some(stretch)
+    }
+
+    fn of(hir: &Hir) -> Option<Stretch> {
+        let nothing = Stretch { bytes: ByteSet::EMPTY, digits: 0 };
+        Some(match hir.kind() {
+            HirKind::Empty => nothing,
+            HirKind::Literal(l) => {
+                Stretch { bytes: ByteSet::of(&l.0), digits: l.0.iter().filter(|b| b.is_ascii_digit()).count() }
+            }
+            HirKind::Class(Class::Bytes(c)) => {
+                let mut bytes = ByteSet::EMPTY;
+                c.ranges().iter().flat_map(|r| r.start()..=r.end()).for_each(|b| bytes.insert(b));
+                let digit = bytes != ByteSet::EMPTY && bytes.is_within(&ByteSet::of(b"0123456789"));
+                Stretch { bytes, digits: usize::from(digit) }
+            }
+            HirKind::Capture(c) => Stretch::of(&c.sub)?,
+            HirKind::Concat(list) => {
+                let mut all = nothing;
+                for part in list {
+                    let part = Stretch::of(part)?;
+                    all = Stretch { digits: all.digits.saturating_add(part.digits), ..all.or(part) };
+                }
+                all
+            }
+            HirKind::Alternation(list) => {
+                let mut parts = list.iter().map(Stretch::of);
+                let first = parts.next().flatten()?;
+                parts.try_fold(first, |all, part| Some(all.or(part?)))?
+            }
+            HirKind::Repetition(r) => {
+                let one = Stretch::of(&r.sub)?;
+                Stretch { digits: one.digits.saturating_mul(r.min as usize), ..one }
+            }
+            // What is beside the match counts.
+            HirKind::Look(_) | HirKind::Class(Class::Unicode(_)) => return None,
+        })
+    }
+
+    /// A form that both have.
+    pub(super) fn or(self, other: Stretch) -> Stretch {
+        let mut bytes = self.bytes;
+        bytes.insert_all(other.bytes);
+        Stretch { bytes, digits: self.digits.min(other.digits) }
+    }
+
+    /// The first stretch of `data` behind `from` that has a row of `n` digits: its place, and whether a match may be in it.
+    pub(super) fn next(&self, data: &[u8], from: usize, n: usize) -> Option<(Range<usize>, bool)> {
+        let at = find_row(data, from, n)?;
+        let is = |b: &u8| self.bytes.has(*b);
+        let start = at - data.get(from..at)?.iter().rev().take_while(|b| is(b)).count();
+        let end = at + data.get(at..)?.iter().take_while(|b| is(b)).count();
+        let digits = data.get(start..end)?.iter().filter(|b| b.is_ascii_digit()).count();
+        Some((start..end, digits >= self.digits))
+    }
+}
+
+/// Forms with fewer digits are in too many buffers.
+const STRETCH_MIN: usize = 6;
+/// Most different bytes of a form: ten digits and what stands between them.
+const STRETCH_BYTES: u32 = 20;
 
 /// Whether the pattern has something that PCRE reads differently: word boundaries, nested sets.
 fn is_ambiguous(pattern: &str) -> bool {
@@ -136,22 +221,27 @@ fn has_pair(block: &[u8; BLOCK]) -> bool {
     pairs.iter().fold(0, |any, p| any | pair(p)) != 0
 }
 
-/// Whether `data` has `n` digits in a row. Every such row covers one of the places `n` - 1, 2`n` - 1 and so on, so only
-/// those need a look.
+/// Whether `data` has `n` digits in a row.
 fn has_row(data: &[u8], n: usize) -> bool {
+    n == 0 || find_row(data, 0, n).is_some()
+}
+
+/// A place in the first row of `n` digits behind `from`; `n` is not 0. Every such row covers one of the places `n` - 1, 2`n` - 1
+/// and so on, so only those need a look.
+fn find_row(data: &[u8], from: usize, n: usize) -> Option<usize> {
     let digit = |i: usize| data.get(i).is_some_and(u8::is_ascii_digit);
-    let Some(mut at) = n.checked_sub(1) else { return true };
+    let mut at = from + n.checked_sub(1)?;
     while at < data.len() {
         if digit(at) {
-            let before = (1..n).take_while(|&k| k <= at && digit(at - k)).count();
+            let before = (1..n).take_while(|&k| k <= at - from && digit(at - k)).count();
             let after = (1..n - before).take_while(|&k| digit(at + k)).count();
             if before + 1 + after >= n {
-                return true;
+                return Some(at);
             }
         }
         at += n;
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -185,7 +275,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn forms_of_numbers() {
+        let of = |bytes: &[u8], digits| Some(Stretch { bytes: ByteSet::of(bytes), digits });
+        for (pattern, want) in [
+            (r" (30[0-5]\d|36\d{2}) \d{4} \d{4} \d{2} ", of(b" 0123456789", 14)),
+            (r" (3[4|7]\d{2}|1800)-\d{6} ", of(b" -|0123456789", 9)),
+            (r"\d{3}-?\d{2,}-\d{4}", of(b"-0123456789", 9)),
+            (r"(12)+3456", of(b"123456", 6)),
+            (r"\d{5}", None),
+            (r"\d{16}x", None),
+            (r"\d{16}\W", None),
+            (r"\b\d{16}", None),
+            (r"^\d{16}", None),
+            (r"(?x)\d{16} ", None),
+            (r"\d{16}|.*", None),
+        ] {
+            assert_eq!(Stretch::of_pattern(pattern), want, "{pattern}");
+        }
+    }
+
     proptest! {
+        /// The stretches are all that have a row, each whole and once.
+        #[test]
+        fn stretches_are_found(data in proptest::collection::vec(prop_oneof![4 => Just(b'1'), 1 => Just(b' '), 1 => Just(b'-'), 1 => Just(b':')], 0..300)) {
+            let s = Stretch { bytes: ByteSet::of(b" -0123456789"), digits: 9 };
+            let (mut found, mut from) = (Vec::new(), 0);
+            while let Some((range, enough)) = s.next(&data, from, 4) {
+                from = range.end;
+                found.push((data[range].to_vec(), enough));
+            }
+            let digits = |part: &[u8]| part.iter().filter(|b| b.is_ascii_digit()).count();
+            let want: Vec<_> = data.split(|b| *b == b':').filter(|p| has_row(p, 4)).map(|p| (p.to_vec(), digits(p) >= 9)).collect();
+            prop_assert_eq!(found, want);
+        }
+
         #[test]
         fn rows_are_found(data in proptest::collection::vec(prop_oneof![2 => Just(b'1'), 1 => Just(b'9'), 1 => Just(b'/'), 2 => Just(b':')], 0..400),
                           n in 0usize..7) {

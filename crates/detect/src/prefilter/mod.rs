@@ -27,6 +27,7 @@ use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 
 pub(crate) use bytes::AnyOf;
 use bytes::Bytes;
+use digits::Stretch;
 use finder::Finder;
 pub(crate) use memo::Memo;
 use place::Place;
@@ -50,6 +51,8 @@ const TABLES_MAX: usize = 48;
 /// Expressions with at least this many digits in a row are searched separately, and only in buffers that have such a
 /// row.
 const DIGITS_MIN: usize = 3;
+/// So many numbers in a buffer are searched one by one; the last search takes all that follows.
+const STRETCHES_MAX: usize = 4;
 /// Patterns of fewer bytes are common.
 const SHORT: usize = 4;
 
@@ -144,6 +147,8 @@ struct Regexes {
     matcher: Matcher,
     /// The expressions cannot match a buffer without this many digits in a row.
     digits: usize,
+    /// The form of the numbers that all of them want, if they want nothing else.
+    stretch: Option<Stretch>,
     /// Indexed by the number of the expression.
     rules: Box<[Box<[u32]>]>,
 }
@@ -154,6 +159,23 @@ impl Regexes {
         if self.digits > 0 && !scratch.once(data, self.digits, || digits::are_in(data, self.digits)) {
             return;
         }
+        let Some(stretch) = self.stretch else { return self.search(data, scratch, out) };
+        let (mut from, mut searched) = (0, 0);
+        while let Some((place, may_match)) = stretch.next(data, from, self.digits) {
+            from = place.end;
+            if may_match {
+                searched += 1;
+                // Starting a search has its cost.
+                let part = if searched < STRETCHES_MAX { data.get(place) } else { data.get(place.start..) };
+                self.search(part.unwrap_or(data), scratch, out);
+                if searched == STRETCHES_MAX {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn search(&self, data: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let found = scratch.scan(&self.matcher, data, |id, _, _| {
             out.extend_from_slice(self.rules.get(id as usize).map_or(&[], |r| r));
         });
@@ -192,14 +214,20 @@ impl<'a> PrefilterBuilder<'a> {
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> Prefilter {
         let mut out = Prefilter::new(self.literals, cache);
         out.bytes = Bytes::new(&self.bytes);
-        // Expressions that need a row of digits are only searched if there is one.
-        let (numbers, others): (Vec<_>, Vec<_>) =
-            self.regexes.into_iter().map(|(r, rules)| (digits_of(r), r, rules)).partition(|r| r.0 > 0);
-        for part in [numbers, others] {
+        // Expressions that need a row of digits are only searched if there is one, and only there if they want a number.
+        let mut parts: [Vec<_>; 3] = Default::default();
+        for (regex, rules) in self.regexes {
+            let digits = digits_of(regex);
+            let stretch = Stretch::of_pattern(regex.pattern()).filter(|_| digits > 0);
+            let part = if digits == 0 { 2 } else { usize::from(stretch.is_none()) };
+            parts[part].push((digits, stretch, regex, rules));
+        }
+        for part in parts {
             let Some(digits) = part.iter().map(|r| r.0).min() else { continue };
+            let stretch = part.iter().map(|r| r.1).reduce(|all, one| Some(all?.or(one?))).flatten();
             let (list, rules): (Vec<_>, Vec<_>) =
-                part.into_iter().map(|(_, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
-            out.regexes.push(Regexes { matcher: cache.regexes(list), digits, rules: rules.into_boxed_slice() });
+                part.into_iter().map(|(_, _, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
+            out.regexes.push(Regexes { matcher: cache.regexes(list), digits, stretch, rules: rules.into() });
         }
         out
     }

@@ -81,6 +81,40 @@ fn a_matcher_that_fails_hides_nothing() {
     }
 }
 
+proptest! {
+    /// Expressions for numbers are searched in the numbers only, and found as in the whole buffer.
+    #[test]
+    fn numbers_are_found_where_they_are(
+        parts in proptest::collection::vec(
+            prop_oneof![Just("1234"), Just(" 1234-1234-1234-1234 "), Just(" 078-05-1120 "), Just(" "), Just("-"), Just("x"), Just("56"), Just("2024")], 0..60),
+    ) {
+        if !MpmAlgo::has_hyperscan() {
+            return Ok(());
+        }
+        let data = parts.concat();
+        let regexes = [r" \d{4}-\d{4}-\d{4}-\d{4} ", r" \d{3}-\d{2}-\d{4} ", r"\d{14}", r"x\d{4}x"].map(|r| Regex::new(r, "").unwrap());
+        let mut cache = MatcherCache::new(MpmAlgo::Hyperscan);
+        let mut builder = PrefilterBuilder::default();
+        regexes.iter().zip(0..).for_each(|(r, rule)| builder.add_regex(r, rule));
+        let mut p = builder.finish(&mut cache);
+        let mut scratch = Scratch::default();
+        cache.finish().unwrap().0.iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
+        prop_assert_eq!(p.regexes.iter().map(|r| r.stretch.is_some()).collect::<Vec<_>>(), [true, false]);
+        let [in_numbers, in_all] = [false, true].map(|whole| {
+            if whole {
+                p.regexes.iter_mut().for_each(|r| r.stretch = None);
+            }
+            let mut out = Vec::new();
+            p.scan(data.as_bytes(), &mut scratch, &mut out);
+            scratch.forget();
+            out.sort_unstable();
+            out.dedup();
+            out
+        });
+        prop_assert_eq!(in_numbers, in_all);
+    }
+}
+
 /// Bytes of literals and data that meet often: letters in both cases, rows, bytes that are not ASCII.
 fn some_bytes(n: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => Just(b'a'), 1 => Just(b'A'), 2 => Just(b'b'), 1 => Just(b'B'), 1 => Just(0u8), 1 => Just(0xc1u8)];

@@ -160,8 +160,11 @@ impl Segments {
 
     /// The segments between two places, in order.
     fn overlapping(&self, start: u32, end: u32) -> impl Iterator<Item = &Segment> {
-        let before = self.list.range(..start).next_back().map(|s| s.1).filter(|s| s.end > start);
-        before.into_iter().chain(self.list.range(start..end).map(|s| s.1))
+        // Most fragments arrive in order, behind all others.
+        let among = self.list.last_key_value().is_some_and(|(_, last)| last.end > start);
+        let before = || self.list.range(..start).next_back().map(|s| s.1).filter(|s| s.end > start);
+        let within = among.then(|| self.list.range(start..end).map(|s| s.1));
+        among.then(before).flatten().into_iter().chain(within.into_iter().flatten())
     }
 
     /// Whether any stored bytes at `offset` differ from these.
