@@ -120,10 +120,14 @@ impl Stretch {
     /// The first stretch of `data` behind `from` that has a row of `n` digits: its place, and whether a match may be in it.
     pub(super) fn next(&self, data: &[u8], from: usize, n: usize) -> Option<(Range<usize>, bool)> {
         let at = find_row(data, from, n)?;
-        let is = |b: &u8| self.bytes.has(*b);
-        let start = at - data.get(from..at)?.iter().rev().take_while(|b| is(b)).count();
-        let end = at + data.get(at..)?.iter().take_while(|b| is(b)).count();
-        let digits = data.get(start..end)?.iter().filter(|b| b.is_ascii_digit()).count();
+        let mut digits = 0;
+        let mut counted = |b: &&u8| {
+            digits += usize::from(b.is_ascii_digit());
+            self.bytes.has(**b)
+        };
+        let start = at - data.get(from..at)?.iter().rev().take_while(&mut counted).count();
+        // A digit that the form does not have is a stretch of its own.
+        let end = at + data.get(at..)?.iter().take_while(&mut counted).count().max(1);
         Some((start..end, digits >= self.digits))
     }
 }
@@ -194,19 +198,25 @@ const BLOCK: usize = 128;
 
 /// Whether `data` has `n` digits in a row.
 pub(super) fn are_in(data: &[u8], n: usize) -> bool {
-    if n < 3 {
-        return has_row(data, n);
-    }
+    n == 0 || find_row(data, 0, n).is_some()
+}
+
+/// A place in the first row of `n` digits behind `from`; `n` is not 0.
+fn find_row(data: &[u8], from: usize, n: usize) -> Option<usize> {
+    let rest = data.get(from..)?;
     // Three digits in a row contain a pair that begins at an even offset.
-    let (blocks, rest) = data.as_chunks::<BLOCK>();
+    let (blocks, _) = if n < 3 { (&[][..], rest) } else { rest.as_chunks::<BLOCK>() };
     for (i, block) in blocks.iter().enumerate() {
         // A row may begin in the previous block or end in the next.
-        let around = || data.get((i * BLOCK).saturating_sub(n)..(i * BLOCK + BLOCK + n).min(data.len()));
-        if has_pair(block) && has_row(around().unwrap_or(data), n) {
-            return true;
+        let start = (i * BLOCK).saturating_sub(n);
+        if has_pair(block)
+            && let Some(at) = row_in(rest.get(start..(i * BLOCK + BLOCK + n).min(rest.len()))?, n)
+        {
+            return Some(from + start + at);
         }
     }
-    !rest.is_empty() && has_row(data.get((blocks.len() * BLOCK).saturating_sub(n)..).unwrap_or(data), n)
+    let start = (blocks.len() * BLOCK).saturating_sub(n);
+    row_in(rest.get(start..)?, n).map(|at| from + start + at)
 }
 
 /// Whether there are two digits at an even offset and the next one.
@@ -221,19 +231,14 @@ fn has_pair(block: &[u8; BLOCK]) -> bool {
     pairs.iter().fold(0, |any, p| any | pair(p)) != 0
 }
 
-/// Whether `data` has `n` digits in a row.
-fn has_row(data: &[u8], n: usize) -> bool {
-    n == 0 || find_row(data, 0, n).is_some()
-}
-
-/// A place in the first row of `n` digits behind `from`; `n` is not 0. Every such row covers one of the places `n` - 1, 2`n` - 1
-/// and so on, so only those need a look.
-fn find_row(data: &[u8], from: usize, n: usize) -> Option<usize> {
+/// A place in the first row of `n` digits. Every such row covers one of the places `n` - 1, 2`n` - 1 and so on, so only those
+/// need a look.
+fn row_in(data: &[u8], n: usize) -> Option<usize> {
     let digit = |i: usize| data.get(i).is_some_and(u8::is_ascii_digit);
-    let mut at = from + n.checked_sub(1)?;
+    let mut at = n.checked_sub(1)?;
     while at < data.len() {
         if digit(at) {
-            let before = (1..n).take_while(|&k| k <= at - from && digit(at - k)).count();
+            let before = (1..n).take_while(|&k| k <= at && digit(at - k)).count();
             let after = (1..n - before).take_while(|&k| digit(at + k)).count();
             if before + 1 + after >= n {
                 return Some(at);
@@ -306,8 +311,25 @@ mod tests {
                 found.push((data[range].to_vec(), enough));
             }
             let digits = |part: &[u8]| part.iter().filter(|b| b.is_ascii_digit()).count();
-            let want: Vec<_> = data.split(|b| *b == b':').filter(|p| has_row(p, 4)).map(|p| (p.to_vec(), digits(p) >= 9)).collect();
+            let want: Vec<_> = data.split(|b| *b == b':').filter(|p| are_in(p, 4)).map(|p| (p.to_vec(), digits(p) >= 9)).collect();
             prop_assert_eq!(found, want);
+        }
+
+        /// So are those without some of the digits, and the search ends.
+        #[test]
+        fn stretches_of_some_digits(data in proptest::collection::vec(prop_oneof![4 => Just(b'1'), 1 => Just(b'9'), 1 => Just(b' ')], 0..300)) {
+            let s = Stretch { bytes: ByteSet::of(b" 1"), digits: 6 };
+            let (mut found, mut from) = (Vec::new(), 0);
+            while let Some((range, enough)) = s.next(&data, from, 4) {
+                prop_assert!(range.end > from);
+                from = range.end;
+                if enough {
+                    found.extend_from_slice(&data[range]);
+                }
+            }
+            for part in data.split(|b| *b == b'9').filter(|p| are_in(p, 6)) {
+                prop_assert!(found.windows(part.len()).any(|w| w == part));
+            }
         }
 
         #[test]
