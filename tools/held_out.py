@@ -7,6 +7,7 @@ one of the usual places for values. The value itself determines which one, so th
     path                                     the target as it is
     header [Name]                            a header field
     body [type]                              the whole body
+    raw                                      the whole request, with lengths of its own
 
 A file of ordinary values (ordinary-*.txt) has values of one or more lines, separated by a line `%%`. Each is sent as a field of a form, of
 JSON and of a multipart body; a short one also in a query. A file of requests (requests-*.txt) has sections like a file of attacks, of the
@@ -34,6 +35,8 @@ QUERY = 1500
 def request(place, detail, value):
     """A browser's request with the value in this place."""
     data = value.encode('utf-8', 'surrogateescape')
+    if place == 'raw':
+        return data
     n = zlib.crc32(data)
     name = NAMES[n // 7 % len(NAMES)]
     method, target, kind, body = 'POST', f'/app/{("view", "items", "search", "api/v1/save")[n % 4]}', None, b''

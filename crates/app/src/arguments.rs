@@ -26,6 +26,7 @@ impl Arguments {
         host: Option<&[u8]>,
         referer: Option<&[u8]>,
         content_type: Option<&[u8]>,
+        authorization: Option<&[u8]>,
     ) -> Box<Arguments> {
         let mut args = Args::new(limits);
         // The target of a proxy request is a URI (RFC 9112, section 3.2.2), not an argument.
@@ -38,6 +39,9 @@ impl Arguments {
         args.form(query.get(1..).unwrap_or(&[]));
         for field in cookies {
             args.cookies(field);
+        }
+        if let Some(field) = authorization {
+            args.authorization(field);
         }
         // A query to another site says nothing about this one: people search the web for SQL.
         if let Some(query) = referer.and_then(|r| same_site_query(r, host)) {
@@ -106,7 +110,7 @@ mod tests {
     use super::*;
 
     fn has(host: Option<&[u8]>, referer: &[u8], want: &[u8]) -> bool {
-        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None);
+        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None, None);
         (0..).map_while(|i| args.get(i)).any(|a| a == want)
     }
 
@@ -120,8 +124,17 @@ mod tests {
     }
 
     #[test]
+    fn the_header_of_a_token_has_arguments() {
+        // {"alg":"HS256","kid":"../x"}
+        let field = b"Bearer eyJhbGciOiJIUzI1NiIsImtpZCI6Ii4uL3gifQ.eyJzdWIiOiIxIn0.c2ln";
+        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), None, None, None, Some(field));
+        let found: Vec<_> = (0..).map_while(|i| args.get(i)).collect();
+        assert_eq!(found, [&b"/"[..], b"alg", b"HS256", b"kid", b"../x"]);
+    }
+
+    #[test]
     fn what_is_cut_is_told_once() {
-        let made = |limits, target: &[u8]| Arguments::new(limits, target, std::iter::empty(), None, None, None);
+        let made = |limits, target: &[u8]| Arguments::new(limits, target, std::iter::empty(), None, None, None, None);
         let mut args = made(ArgLimits { count: 2, bytes: 100 }, b"/?a=b");
         assert!(args.newly_cut());
         assert!(!args.newly_cut());

@@ -4,7 +4,7 @@
 //! 5.1), escapes in JSON strings (RFC 8259, section 7), entities in XML (XML 1.0, section 4.6). Malformed input is
 //! parsed as far as possible, since servers differ in the errors that they tolerate.
 
-use crate::decode::{entity, percent_decode};
+use crate::decode::{base64_plausible, entity, percent_decode};
 use crate::json;
 
 /// Limits on the stored arguments of a request.
@@ -123,6 +123,9 @@ impl Args {
         let Some(value) = self.ends.len().checked_sub(1).filter(|&i| i >= before).and_then(|i| self.get(i)) else {
             return;
         };
+        if let Some(header) = token_header(value) {
+            return self.json(&header);
+        }
         if let Some(document) = document(value) {
             let len = value.len();
             self.text.truncate(self.text.len() - len);
@@ -150,6 +153,14 @@ impl Args {
             let (name, value) = memchr::memchr(b'=', pair).map_or((pair, &[][..]), |i| (&pair[..i], &pair[i + 1..]));
             self.add(|out| out.extend_from_slice(name));
             self.value(|out| percent_decode(value, true, out));
+        }
+    }
+
+    /// Adds the strings of the header in a bearer token (RFC 7515, section 4): servers look up keys by them.
+    pub fn authorization(&mut self, field: &[u8]) {
+        let token = field.trim_ascii().rsplit(|&b| b == b' ').next().unwrap_or(&[]);
+        if let Some(header) = token_header(token) {
+            self.json(&header);
         }
     }
 
@@ -275,7 +286,7 @@ impl Args {
                 continue;
             };
             let (header, data) = (part.get(..header).unwrap_or(&[]), part.get(data..).unwrap_or(&[]));
-            for name in [&b"name="[..], b"filename="] {
+            for name in [&b"name="[..], b"filename=", b"filename*="] {
                 if let Some(value) = parameter(header, name) {
                     self.add(|out| percent_decode(value, false, out));
                 }
@@ -304,6 +315,18 @@ fn is_packed(data: &[u8]) -> bool {
 const STRING_MIN: usize = 4;
 /// Minimum length of text in brackets that is added separately from its name.
 const BRACKETS_MIN: usize = 12;
+
+/// The header of a token in compact form (RFC 7515, section 7.1): an object, in Base64 before the first of two dots.
+fn token_header(value: &[u8]) -> Option<Vec<u8>> {
+    if !value.starts_with(b"ey") {
+        return None;
+    }
+    let mut parts = value.splitn(3, |&b| b == b'.');
+    let header = parts.next()?;
+    parts.nth(1)?;
+    let mut out = Vec::new();
+    (base64_plausible(header, &mut out) && json::is_document(&out)).then_some(out)
+}
 
 /// The JSON document that a value consists of: plain, in quotes, or with single-quoted strings as in Python literals.
 fn document(value: &[u8]) -> Option<Vec<u8>> {

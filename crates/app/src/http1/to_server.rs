@@ -164,6 +164,7 @@ impl Http1Parser {
                 headers.first(b"host"),
                 headers.first(b"referer"),
                 headers.first(b"content-type"),
+                headers.first(b"authorization"),
             )
         });
         let Message { headers, body, .. } = &mut tx.request;

@@ -187,7 +187,8 @@ impl Http2Tx {
             let cookies = fields.iter().filter(|f| f.0 == b"cookie").map(|f| f.1);
             let target = fields.first(b":path").unwrap_or_default();
             let host = fields.first(b":authority").or_else(|| fields.first(b"host"));
-            Arguments::new(limits, target, cookies, host, fields.first(b"referer"), fields.first(b"content-type"))
+            let (referer, authorization) = (fields.first(b"referer"), fields.first(b"authorization"));
+            Arguments::new(limits, target, cookies, host, referer, fields.first(b"content-type"), authorization)
         });
         let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
         let body = &mut self.message_mut(dir).body;
