@@ -73,8 +73,15 @@ const FILES: &[&str] = &[
     "/root/",
 ];
 
+/// A command that ends sentences as well: `a, b & more`.
+const ENDS_SENTENCES: &[u8] = b"more";
+/// The [`COMMANDS`] that are verbs of instructions as well: `; make sure that it runs`.
+const VERBS: &[&str] = &["make"];
+
 /// Most parameters of a URL that are inspected.
 const PARAMETERS: usize = 64;
+/// Number of words behind a verb that make a sentence.
+const SENTENCE: usize = 3;
 /// In a text of this many lines or more, the beginnings of lines do not count as commands.
 const LINES: usize = 4;
 /// From this length on, a value is a text in which separators have no meaning.
@@ -147,6 +154,7 @@ fn commands(value: &[u8]) -> bool {
     // Lines of a long text are not commands.
     let lines = memchr::memchr_iter(b'\n', value).take(LINES + 1).count() > LINES;
     let long = value.len() > LONG;
+    let table = is_table(value);
     // The first command counts only if it cannot be ordinary text.
     if command(value, 0) {
         return true;
@@ -157,6 +165,7 @@ fn commands(value: &[u8]) -> bool {
     while at < value.len() {
         let rest = value.get(at..).unwrap_or(&[]);
         match separator(rest) {
+            Some(_) if table && rest.first() == Some(&b'|') => at += 1,
             Some((len, sure)) => {
                 at += len;
                 // Consecutive separators: `&& | dir c:\`.
@@ -174,6 +183,13 @@ fn commands(value: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// Whether lines begin with bars, as in tables of Markdown: a shell refuses such a line.
+fn is_table(value: &[u8]) -> bool {
+    let bar = |l: &[u8]| l.trim_ascii().starts_with(b"|");
+    let rule = |l: &[u8]| bar(l) && l.contains(&b'-') && l.iter().all(|b| matches!(b, b'|' | b'-' | b':' | b' '));
+    value.starts_with(b"|") && value.split(|&b| b == b'\n').skip(1).take(1).any(rule)
 }
 
 /// Whether a command begins here. `sure` is 0 at the start of a value, 1 after a separator, and more if the separator
@@ -209,12 +225,19 @@ fn command(text: &[u8], sure: u8) -> bool {
     if !(known || common || path && sure > 0) {
         return false;
     }
+    // A target of `make` is one word, a sentence goes on in words.
+    if VERBS.iter().any(|v| v.as_bytes() == base) && text::is_words(after, SENTENCE) {
+        return false;
+    }
     let end = after
         .iter()
         .position(|&b| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')' | b'>' | b'<'))
         .unwrap_or(after.len());
     let arguments = after.get(..end).unwrap_or(&[]);
     let alone = arguments.trim_ascii().is_empty();
+    if alone && base == ENDS_SENTENCES {
+        return false;
+    }
     let asks = || FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
     let behind = after.first().copied();
     let delimited = behind.is_none_or(|b| {
@@ -275,9 +298,22 @@ fn command(text: &[u8], sure: u8) -> bool {
                     })
                 || asks()
         }
-        _ if common => option && behind == Some(b' ') || alone && (sure > 1 || ends(after)) || wrapped || asks(),
+        _ if common => {
+            (option || later_option(arguments)) && behind == Some(b' ')
+                || alone && (sure > 1 || ends(after))
+                // `$(sleep 5)`: in a substitution, a number is an argument.
+                || sure > 1 && behind == Some(b' ') && !first.is_empty() && first.iter().all(u8::is_ascii_digit)
+                || wrapped
+                || asks()
+        }
         _ => false,
     }
+}
+
+/// Whether an argument after the first one is an option of Unix or Windows: `/ -perm -4000`, `user a b /add`.
+fn later_option(arguments: &[u8]) -> bool {
+    let mut words = arguments.split(|&b| b == b' ').filter(|w| !w.is_empty()).skip(1).take(8);
+    words.any(|w| matches!(w, [b'-', b'a'..=b'z', b'a'..=b'z', ..] | [b'/', b'a'..=b'z', b'a'..=b'z', ..] if !w.iter().skip(1).any(|b| *b == b'/')))
 }
 
 /// Whether the rest has only separators and quotes.

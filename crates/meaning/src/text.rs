@@ -19,6 +19,7 @@ const WORDS: &[&str] = &[
     "about",
     "after",
     "an",
+    "any",
     "are",
     "auch",
     "avec",
@@ -31,8 +32,8 @@ const WORDS: &[&str] = &[
     "can't",
     "cannot",
     "could",
-    "das",
     "dans",
+    "das",
     "de",
     "del",
     "der",
@@ -88,9 +89,11 @@ const WORDS: &[&str] = &[
     "my",
     "need",
     "nicht",
+    "no",
     "nothing",
     "of",
     "only",
+    "our",
     "para",
     "pas",
     "please",
@@ -103,6 +106,8 @@ const WORDS: &[&str] = &[
     "sie",
     "sirve",
     "so",
+    "some",
+    "thanks",
     "that",
     "that's",
     "the",
@@ -111,7 +116,6 @@ const WORDS: &[&str] = &[
     "there",
     "there's",
     "they",
-    "thanks",
     "this",
     "to",
     "too",
@@ -182,6 +186,52 @@ fn is_quote(value: &[u8], at: usize) -> bool {
     }
 }
 
+/// Words that join conditions: between two quotes they are no quotation.
+const JOINS: &[&str] = &[
+    "or", "and", "xor", "not", "union", "select", "like", "rlike", "regexp", "is", "in", "between", "having", "order",
+    "group", "limit", "div", "mod", "where", "waitfor", "sounds", "collate", "as", "into", "from", "then", "else",
+    "when",
+];
+
+/// Whether all quotes are quotations in a sentence: each begins in front of a word that joins no conditions, ends behind
+/// a word, and stands apart from other words.
+pub(crate) fn quotes_words(value: &[u8]) -> bool {
+    let mut open: Option<(u8, usize)> = None;
+    let mut count = 0;
+    for at in 0..value.len() {
+        if !is_quote(value, at) {
+            continue;
+        }
+        let (before, after) = (at.checked_sub(1).and_then(|i| value.get(i)), value.get(at + 1));
+        let quote = value.get(at).copied().unwrap_or(0);
+        match open {
+            None => {
+                let apart = before.is_none_or(|b| matches!(b, b' ' | b'\n' | b'('));
+                if !apart || !after.is_some_and(|b| b.is_ascii_alphabetic() || *b >= 0x80) {
+                    return false;
+                }
+                open = Some((quote, at + 1));
+            }
+            Some((q, from)) if q == quote => {
+                let apart =
+                    after.is_none_or(|b| matches!(b, b' ' | b'\n' | b')' | b'.' | b',' | b';' | b':' | b'?' | b'!'));
+                let words = before.is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
+                let first = value.get(from..at).unwrap_or(&[]).split(|b| !b.is_ascii_alphabetic()).next();
+                let joins = first.is_none_or(|w| JOINS.iter().any(|j| j.as_bytes() == w));
+                if !apart || !words || joins {
+                    return false;
+                }
+                open = None;
+                count += 1;
+            }
+            // A quotation within another one.
+            Some(_) => return false,
+        }
+    }
+    let marks = [&b"--"[..], b"/*", b"#", b"||", b"&&", b"=", b"`", b"@@", b";"];
+    count > 0 && open.is_none() && !marks.iter().any(|m| memchr::memmem::find(value, m).is_some())
+}
+
 /// Whether a quote ends a string that began before the value: the number of quotes is odd, or the first one is where
 /// strings end.
 fn is_open(value: &[u8]) -> bool {
@@ -203,6 +253,12 @@ fn closes(value: &[u8], at: usize) -> bool {
         [] | [.., b' ' | b'\n'] => after.is_some_and(|b| matches!(b, b' ' | b')' | b';' | b'|')),
         _ => false,
     }
+}
+
+/// Whether a value begins with this many words of letters alone.
+pub(crate) fn is_words(value: &[u8], count: usize) -> bool {
+    let mut words = value.split(|&b| b == b' ').filter(|w| !w.is_empty());
+    (0..count).all(|_| words.next().is_some_and(|w| w.iter().all(u8::is_ascii_alphabetic)))
 }
 
 /// The number of sentence words, and whether there are at least two different ones.

@@ -74,6 +74,9 @@ fn sqli() {
         "",
         "1",
         "O'Reilly",
+        "The movie \"Se7en\" (1995) or 'The Matrix' (1999)?",
+        "Coupe d'or",
+        "l'or et l'argent",
         "it's or it isn't",
         "rock and roll",
         "select a colour from the list",
@@ -163,6 +166,11 @@ fn shell() {
         "code=ansible-console",
         "\" | type %SystemDrive%\\config.ini | \"",
         "x%26%26%2B%7C%2Bdir%20c:%5c",
+        "$(sleep 10)",
+        ";find / -perm -4000 -exec ls {} \\;",
+        "& net user mallory Passw0rd /add",
+        "1;telnetd -l /bin/sh;",
+        "a;make all",
     ];
     all(Judge::Shell, true, &attacks);
     let harmless = [
@@ -177,6 +185,11 @@ fn shell() {
         "https://www.example.com/?find=time",
         "https://www.example.com/?q=env",
         "sort=date",
+        "Version 2.17 is safe; make sure no old jar is left.",
+        "a; find me a seat - or two",
+        "rest; sleep 8 hours",
+        "Col de l'Iseran & more",
+        "| Name | Type |\n| --- | --- |\n| id | int |\n",
     ];
     all(Judge::Shell, false, &harmless);
 }

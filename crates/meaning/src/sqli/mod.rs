@@ -73,7 +73,13 @@ fn reads_as_one(value: &[u8]) -> bool {
         strings.json(value);
         return (0..strings.len()).filter_map(|i| strings.get(i)).any(|v| !json::is_document(v) && is_injection(v));
     }
-    if CONTEXTS.iter().any(|&quote| weigh(value, quote) >= THRESHOLD) {
+    // Quotations end in front of words, and a string would end there only if it began where the quotation does.
+    let inside = |q: Option<u8>| match q {
+        Some(_) if text::quotes_words(value) => false,
+        Some(b'\'') => !elides(value),
+        _ => true,
+    };
+    if CONTEXTS.iter().any(|&quote| inside(quote) && weigh(value, quote) >= THRESHOLD) {
         return true;
     }
     // If backslashes escape, the first quote is data and the second one ends the string.
@@ -86,6 +92,18 @@ fn reads_as_one(value: &[u8]) -> bool {
     // Filters that remove comments join the text around them.
     let joined = memchr::memmem::find(value, b"/*").is_some().then(|| without_comments(value));
     joined.is_some_and(|v| split_keyword(value) || weigh(&v, None) + 1 >= THRESHOLD)
+}
+
+/// Whether the only quote is the apostrophe of a French article or pronoun (`coupe d'or`), and nothing could close or cut
+/// off the string that a quote would open.
+fn elides(value: &[u8]) -> bool {
+    const MARKS: &[u8] = b"\"`=<>;(#|&-*/\\";
+    let mut quotes = memchr::memchr_iter(b'\'', value);
+    let (Some(at), None) = (quotes.next(), quotes.next()) else { return false };
+    let word = value.get(..at).unwrap_or(&[]).rsplit(|b| !b.is_ascii_alphanumeric()).next().unwrap_or(&[]);
+    matches!(word, b"c" | b"d" | b"j" | b"l" | b"m" | b"n" | b"s" | b"t" | b"qu")
+        && value.get(at + 1).is_some_and(u8::is_ascii_alphabetic)
+        && !value.iter().any(|b| MARKS.contains(b))
 }
 
 /// Whether keywords are joined because a filter removes spaces: `unionselect`, `unionallselect`.
