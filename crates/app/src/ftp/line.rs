@@ -151,14 +151,15 @@ pub(super) struct Code {
     pub more: bool,
 }
 
-/// The code of a reply line, and its text without trailing blanks. An inner line of a reply has no code.
-pub(super) fn reply(line: &[u8]) -> (Option<Code>, &[u8]) {
-    let (code, text) = split_code(line);
+/// The code of a reply line, and its text without trailing blanks. An inner line of a reply has no code. `within` a reply of
+/// several lines, only a blank, a hyphen or the line's end may follow a code.
+pub(super) fn reply(line: &[u8], within: bool) -> (Option<Code>, &[u8]) {
+    let (code, text) = split_code(line, within);
     let blanks = text.iter().rev().take_while(|b| matches!(b, b' ' | b'\t'..=b'\r')).count();
     (code, text.get(..text.len() - blanks).unwrap_or(text))
 }
 
-fn split_code(line: &[u8]) -> (Option<Code>, &[u8]) {
+fn split_code(line: &[u8], within: bool) -> (Option<Code>, &[u8]) {
     if let Some((digits, rest)) = line.split_first_chunk::<3>()
         && digits.iter().all(u8::is_ascii_digit)
     {
@@ -166,6 +167,8 @@ fn split_code(line: &[u8]) -> (Option<Code>, &[u8]) {
             [b' ', text @ ..] => return (Some(Code { digits: *digits, more: false }), text),
             [b'-', text @ ..] => return (Some(Code { digits: *digits, more: true }), text),
             [] => return (Some(Code { digits: *digits, more: false }), rest),
+            // Clients accept it (`220\tready`).
+            [_, text @ ..] if !within => return (Some(Code { digits: *digits, more: false }), text),
             _ => {}
         }
     }
@@ -207,13 +210,14 @@ mod tests {
 
     #[test]
     fn replies() {
-        assert_eq!(reply(b"220 hi"), (Some(Code { digits: *b"220", more: false }), &b"hi"[..]));
-        assert_eq!(reply(b"211-Features:"), (Some(Code { digits: *b"211", more: true }), &b"Features:"[..]));
-        assert_eq!(reply(b" MDTM"), (None, &b" MDTM"[..]));
-        assert_eq!(reply(b"2200"), (None, &b"2200"[..]));
-        assert_eq!(reply(b"200 ok \t\r"), (Some(Code { digits: *b"200", more: false }), &b"ok"[..]));
-        assert_eq!(reply(b":- \x0b"), (None, &b":-"[..]));
-        assert_eq!(reply(b"200 "), (Some(Code { digits: *b"200", more: false }), &b""[..]));
-        assert_eq!(reply(b"226"), (Some(Code { digits: *b"226", more: false }), &b""[..]));
+        assert_eq!(reply(b"220 hi", false), (Some(Code { digits: *b"220", more: false }), &b"hi"[..]));
+        assert_eq!(reply(b"211-Features:", false), (Some(Code { digits: *b"211", more: true }), &b"Features:"[..]));
+        assert_eq!(reply(b" MDTM", false), (None, &b" MDTM"[..]));
+        assert_eq!(reply(b"220\tready", false), (Some(Code { digits: *b"220", more: false }), &b"ready"[..]));
+        assert_eq!(reply(b"2200", true), (None, &b"2200"[..]));
+        assert_eq!(reply(b"200 ok \t\r", false), (Some(Code { digits: *b"200", more: false }), &b"ok"[..]));
+        assert_eq!(reply(b":- \x0b", false), (None, &b":-"[..]));
+        assert_eq!(reply(b"200 ", false), (Some(Code { digits: *b"200", more: false }), &b""[..]));
+        assert_eq!(reply(b"226", false), (Some(Code { digits: *b"226", more: false }), &b""[..]));
     }
 }

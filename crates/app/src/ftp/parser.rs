@@ -207,7 +207,7 @@ impl FtpParser {
 
     /// Handles a line of the server.
     fn reply(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
-        let (code, text) = line::reply(line);
+        let (code, text) = line::reply(line, self.within);
         let id = match self.whose(cx) {
             Ok(id) => id,
             Err(outcome) => return outcome,
@@ -259,7 +259,6 @@ impl FtpParser {
             let id = self.open;
             self.open += 1;
             if let Some(tx) = self.get(id) {
-                tx.answered = true;
                 tx.complete();
             }
         }

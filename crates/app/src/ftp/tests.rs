@@ -121,6 +121,24 @@ fn replies_are_those_of_their_commands() {
     assert!(t.tx(0).base().detect[0].done && !t.tx(0).base().updated[0]);
 }
 
+/// A line without a code counts as a reply even if the connection ends with it. Outside of a reply of several lines, three
+/// digits are a code, whatever follows them.
+#[test]
+fn unusual_reply_lines() {
+    let t = Talk::of(&[(ToServer, "STAT\r\n"), (ToClient, "21 x\r\n")]);
+    assert_eq!(
+        t.log(0),
+        r#"{"ftp":{"command":"STAT","reply":["21 x"],"reply_received":"yes","reply_truncated":false}}"#
+    );
+    let t = Talk::of(&[(ToServer, "STAT\r\n"), (ToClient, "211-a\r\n2111 b\r\n211\tc\r\n211 d\r\n211\te\r\n")]);
+    assert!(
+        t.log(0).contains(r#""completion_code":["211","211"],"reply":["a","2111 b","211\tc","d"]"#),
+        "{}",
+        t.log(0)
+    );
+    assert!(t.log(1).contains(r#""completion_code":["211"],"reply":["e"]"#), "{}", t.log(1));
+}
+
 /// IRC begins with commands of FTP.
 #[test]
 fn lines_that_are_no_reply_end_a_transaction() {

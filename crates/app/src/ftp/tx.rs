@@ -91,7 +91,7 @@ impl FtpTx {
 
     /// Stores a reply line, up to `limit` bytes. Returns whether there was memory for it.
     pub(super) fn add_reply(&mut self, code: Option<[u8; 3]>, text: &[u8], limit: usize, room: Room) -> bool {
-        self.answered |= code.is_some();
+        self.answered = true;
         self.base.advance(Direction::ToClient, BEGUN);
         self.base.touch(Direction::ToClient);
         let fits = room.fits(text.len() + LINE);
