@@ -267,6 +267,7 @@ fn replies() {
     for (script, want) in [
         ("< 250 hi\n> EHLO me\n< 250 mx\n".into(), vec!["no_server_welcome_message"]),
         ("> EHLO me\n< 220 hi\n< 250 mx\n".into(), vec!["no_server_welcome_message"]),
+        ("> EHLO me\n< what\n".into(), vec!["invalid_reply", "no_server_welcome_message"]),
         (format!("{BEGIN}< 250 what\n> NOOP\n< 250 ok\n"), vec!["unable_to_match_reply_with_request"]),
         (format!("{BEGIN}> NOOP\n< 250 ok\n< 421 bye\n"), vec![]),
         (format!("{BEGIN}> NOOP\n< what\n"), vec!["invalid_reply"]),

@@ -438,6 +438,9 @@ impl SmtpParser {
             }
             // A line without a valid code is not SMTP.
             let Some(reply) = Reply::read(line.text).filter(Reply::known) else {
+                if !std::mem::replace(&mut self.greeted, true) && !self.lost {
+                    self.event(cx, Event::NoWelcome, TC);
+                }
                 // After a complete mail, an invalid reply belongs to no transaction.
                 if self.open.is_some() || self.frame_tx().is_none() {
                     self.event(cx, Event::InvalidReply, TC);
