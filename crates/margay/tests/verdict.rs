@@ -178,6 +178,44 @@ fn events_name_the_answer_of_an_exception_policy() {
     assert_eq!(drops, [answer]);
 }
 
+/// A flow that an exception policy drops or bypasses has no session. A SYN on it opens a connection, which is inspected.
+#[test]
+fn a_connection_after_one_without_a_session() {
+    const PORTS: (u16, u16) = (5001, 80);
+    let rules = "alert tcp any any -> any any (content:\"hello\"; sid:1;)\n";
+    for (policy, dropped) in [("drop-flow", 2), ("bypass", 0)] {
+        let mut c = Capture::new();
+        c.tcp(0, Client, PORTS, (1001, 5001), ACK | PUSH, b"before");
+        c.tcp(10, Server, PORTS, (5001, 1007), ACK, b"");
+        c.open(20, PORTS, (70_000, 90_000));
+        c.tcp(30, Client, PORTS, (70_001, 90_001), ACK | PUSH, b"hello");
+        let settings = format!("stream: {{midstream-policy: {policy}}}");
+        let dir = run_with(&["--simulate-ips"], &format!("again-{policy}"), c, rules, &settings);
+        assert_eq!(sids(&dir), [1], "{policy}");
+        assert_eq!(of_type(&dir, "drop").len().min(2), dropped, "{policy}");
+    }
+}
+
+/// A rule that bypasses a flow when its stream is inspected at its end. The next connection is another flow.
+#[test]
+fn a_connection_after_one_bypassed_at_its_end() {
+    const PORTS: (u16, u16) = (5001, 9999);
+    const FIN: u8 = 1;
+    let rules = "alert tcp any any -> any any (content:\"known\"; bypass; sid:1;)\n\
+                 alert tcp any any -> any any (content:\"hello\"; sid:2;)\n";
+    let mut c = Capture::new();
+    c.open(0, PORTS, (1000, 5000));
+    c.tcp(10, Client, PORTS, (1001, 5001), ACK | PUSH, b"known");
+    c.tcp(20, Client, PORTS, (1006, 5001), ACK | FIN, b"");
+    c.tcp(30, Server, PORTS, (5001, 1007), ACK | FIN, b"");
+    c.tcp(40, Client, PORTS, (1007, 5002), ACK, b"");
+    c.open(50, PORTS, (70_000, 90_000));
+    c.tcp(60, Client, PORTS, (70_001, 90_001), ACK | PUSH, b"hello");
+    c.tcp(70, Server, PORTS, (90_001, 70_006), ACK, b"");
+    let dir = run("again-end", c, rules, "");
+    assert_eq!(sids(&dir), [1, 2]);
+}
+
 /// Of several rules that drop a packet, the event names the first one with an alert.
 #[test]
 fn a_drop_names_a_rule_with_an_alert() {

@@ -12,16 +12,17 @@
 //! | A FIN or RST counts only if its sequence number is plausible: up to the bytes counted since the bypass, plus a window, after the session's last position | An attacker who cannot see the connection has to guess the number, as for its hosts. Each guess that counts costs a query to the kernel. |
 //! | An RST ends a connection, or a FIN of each side. Both are forgotten if any other packet arrives more than [`LATE`] after them. | A host that rejects an RST continues, and so does the bypass, in the kernel too. |
 //! | The flow ends only when it is silent. | No packet of a live connection finds its flow gone. |
-//! | A connection without a known session lasts as long as the bypass allows, and so does one that only one side closed. | Nothing shows that it is over. |
+//! | A connection without a known session lasts as long as the bypass allows, or until a SYN, and so does one that only one side closed. | Nothing else shows that it is over. |
 //!
 //! Packets after the end form a new flow, and are inspected: a SYN at once, other packets as a connection that is picked up
 //! midstream (`stream.midstream`, `stream.midstream-policy`).
 
-use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowKey, FlowRef};
+use margay_flow::{Direction, Flow, FlowAction, FlowCore, FlowKey, FlowRef, FlowState};
 use margay_packet::tcp::flag;
 use margay_packet::{Packet, Time};
 use margay_stream::TcpSession;
 
+use super::firewall::FlowDropBy;
 use super::{FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::Condition;
 
@@ -109,10 +110,33 @@ impl Stages {
         let over = closing.over(core, session).is_some();
         (over != before).then_some(over)
     }
+
+    /// Whether no session of a flow is known, and none of its packets reaches the stream engine. The firewall's decision
+    /// about a flow is not taken again for a repeated SYN.
+    pub(super) fn is_untracked(&self, flow: &Flow<FlowExt>) -> bool {
+        let Flow { core, ext } = flow;
+        let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
+        let dropped = self.ips && core.action == FlowAction::Drop && ext.dropped_by != FlowDropBy::Firewall;
+        ext.tcp.is_none() && (bypassed || dropped)
+    }
+}
+
+/// Records what a flow's session already knows about its end when the bypass begins. Returns whether the connection is over.
+pub(super) fn note_known_end(flow: &mut Flow<FlowExt>, time: Time) -> bool {
+    let Flow { core, ext } = flow;
+    let Some(session) = ext.tcp.as_deref() else { return false };
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        if let Some((seq, reset)) = session.end_of(direction) {
+            let closing = ext.closing.get_or_insert_default();
+            closing.note(Sign { seq, reset, time }, core, session, direction);
+        }
+    }
+    ext.closing.as_ref().is_some_and(|closing| closing.over(core, session).is_some())
 }
 
 impl Pipeline {
-    /// If the connection of a bypassed flow is over and the packet opens a new one, ends the flow and returns the new flow.
+    /// If the connection of a bypassed flow is over, or the connection of a bypassed or dropped flow was never tracked, and
+    /// the packet opens a new one, ends the flow and returns the new flow.
     pub(super) fn opened_again(
         &mut self,
         packet: &Packet<'_>,
@@ -121,9 +145,10 @@ impl Pipeline {
         fate: &mut PacketVerdict,
     ) -> Option<FlowRef> {
         let Pipeline { flows, stages, policies, .. } = self;
-        let flow = flows
-            .get_mut(at)
-            .filter(|f| f.core.over && !matches!(f.core.action, FlowAction::Drop | FlowAction::WouldDrop))?;
+        let over = |f: &Flow<FlowExt>| {
+            f.core.over && !matches!(f.core.action, FlowAction::Drop | FlowAction::WouldDrop) || stages.is_untracked(f)
+        };
+        let flow = flows.get(at).filter(|f| over(f))?;
         let flags = packet.tcp()?.flags();
         let opens = flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN;
         let broken = stages.stream.config().checksum_validation && packet.l4_checksum_ok() == Some(false);
@@ -141,7 +166,6 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
-    use margay_flow::FlowState;
     use margay_packet::{Frame, L3, L4, LinkType};
     use margay_stream::{StreamConfig, StreamEngine};
 

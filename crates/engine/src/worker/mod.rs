@@ -338,7 +338,7 @@ impl Pipeline {
                 return stages.inspect_alone(packet, fate);
             }
         };
-        if flows.get(at).is_some_and(|f| f.core.over)
+        if flows.get(at).is_some_and(|f| f.core.over || stages.is_untracked(f))
             && let Some(new) = self.opened_again(packet, key, at, fate)
         {
             (at, direction) = (new, Direction::ToServer);
@@ -488,8 +488,10 @@ impl Pipeline {
         let dropped = stages.ips && flow.core.action == FlowAction::Drop;
         if (fate.bypass || seen.bypass || seen.app_result.bypass) && !dropped {
             fate.bypassed = true;
-            let state = stages.bypass(&flow.core, at);
+            let over = closing::note_known_end(flow, packet.time);
+            let state = if over { FlowState::LocalBypassed } else { stages.bypass(&flow.core, at) };
             flows.set_state(at, state);
+            flows.set_over(at, over);
         }
         if let Some(data) = rewritten {
             stages.scratch.rewritten = data;

@@ -326,6 +326,13 @@ fn ends_early(p: &Peer) -> bool {
 }
 
 impl TcpSession {
+    /// The sequence number after the end that a direction's sender announced, and whether a reset did.
+    pub fn end_of(&self, direction: Direction) -> Option<(u32, bool)> {
+        let p = &self.peers[direction.index()];
+        let finished = p.has(peer_flag::FIN) && !p.has(peer_flag::PAST_FIN);
+        (finished || p.has(peer_flag::RESET)).then(|| (p.next_seq, p.has(peer_flag::RESET)))
+    }
+
     /// Whether the session was closed by a reset that its receiver may have ignored or not received. Later data is then
     /// tracked as if there had been no reset; whether the connection ended is decided when the flow ends, or earlier
     /// by [`TcpSession::settle`]. Always `false` inline.
