@@ -103,7 +103,7 @@ pub(super) fn buffer<'a>(
             }
             let due = body.window().due(tx.limits(dir), body.at_end())?;
             let Some((config, limits)) = tx.swf.as_ref().filter(|_| !to_server) else { return Some(due) };
-            // What was inspected before may have been the decompressed file.
+            // The part before may be of the decompressed file.
             let due = Found { seen: 0, ..due };
             if due.offset == 0
                 && swf::is_compressed(due.data)
