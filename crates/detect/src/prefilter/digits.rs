@@ -105,7 +105,7 @@ impl Stretch {
                 let one = Stretch::of(&r.sub)?;
                 Stretch { digits: one.digits.saturating_mul(r.min as usize), ..one }
             }
-            // What is beside the match counts.
+            // Bytes beside the match count.
             HirKind::Look(_) | HirKind::Class(Class::Unicode(_)) => return None,
         })
     }
