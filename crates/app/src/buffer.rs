@@ -94,6 +94,11 @@ pub enum Form {
         /// A content with other characters is an error, not only a warning.
         strict: bool,
     },
+    /// An MD5 digest whose rules are not brought into lower case.
+    Digest {
+        /// Suricata's module for messages.
+        module: &'static str,
+    },
     /// A SHA-1 digest: 20 pairs of hexadecimal digits in lower case, with colons between them.
     Fingerprint {
         /// Suricata's module for messages.

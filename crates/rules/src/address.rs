@@ -64,7 +64,7 @@ struct Parsed {
 impl Addresses {
     /// The address set for `text`.
     pub(crate) fn parse(&mut self, text: &str, vars: &HashMap<String, String>) -> Result<AddressSet, Fail> {
-        if text == "any" {
+        if text.eq_ignore_ascii_case("any") {
             return Ok(any());
         }
         if let Some(s) = self.seen.get(text) {
@@ -197,7 +197,7 @@ pub(crate) fn members(text: &str) -> impl Iterator<Item = &str> {
 
 /// One address, network or range.
 fn address(text: &str) -> Result<Ranges, Fail> {
-    if text == "any" {
+    if text.eq_ignore_ascii_case("any") {
         return Ok(Ranges::all());
     }
     let bad = || Fail::new(MODULE, format!("failed to parse address \"{text}\""));

@@ -48,7 +48,7 @@ pub(crate) fn fold(b: &mut Builder<'_>) -> Result<(), Fail> {
 /// The module for messages, and whether letters are in upper case; `None` if they may be in either.
 const fn case(form: Form) -> Option<(&'static str, bool)> {
     match form {
-        Form::Any | Form::Host | Form::Method | Form::Version => None,
+        Form::Any | Form::Host | Form::Method | Form::Version | Form::Digest { .. } => None,
         Form::Md5 { module, .. } | Form::Fingerprint { module } => Some((module, false)),
         Form::Serial { module } => Some((module, true)),
     }
@@ -104,6 +104,7 @@ pub(crate) fn check(form: Form, c: &Content, sid: u32) -> Result<(), Fail> {
         Form::Host => host(c, sid),
         Form::Method => method(c),
         Form::Version => version(c),
+        Form::Digest { module } => plain_digest(module, c),
         Form::Any | Form::Md5 { .. } | Form::Fingerprint { .. } | Form::Serial { .. } => Ok(()),
     }
 }
@@ -140,6 +141,20 @@ fn method(c: &Content) -> Result<(), Fail> {
     }
     if matches!(c.bytes.last(), Some(b' ' | b'\t')) {
         return fail(M, "http_method pattern with trailing space");
+    }
+    Ok(())
+}
+
+/// A digest has 32 hexadecimal digits.
+fn plain_digest(module: &'static str, c: &Content) -> Result<(), Fail> {
+    if c.bytes.len() != MD5 {
+        return fail(
+            module,
+            "Invalid length of the specified hash (should be 32 characters long). This rule will therefore never match.",
+        );
+    }
+    if !c.bytes.iter().all(u8::is_ascii_hexdigit) {
+        return fail(module, "The hash has a character that is not hexadecimal. This rule will therefore never match.");
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) fn any() -> PortSet {
 impl Ports {
     /// The port set for `text`.
     pub(crate) fn parse(&mut self, text: &str, vars: &HashMap<String, String>) -> Result<PortSet, Fail> {
-        if text == "any" {
+        if text.eq_ignore_ascii_case("any") {
             return Ok(any());
         }
         if let Some(s) = self.seen.get(text) {
@@ -93,7 +93,7 @@ impl Ports {
 
 /// One port or range.
 fn port(text: &str) -> Result<(u16, u16), Fail> {
-    if text == "any" {
+    if text.eq_ignore_ascii_case("any") {
         return Ok((0, u16::MAX));
     }
     let number = |s: &str| -> Option<u16> {

@@ -1,6 +1,8 @@
 //! Validates the whole rule: whether its parts fit together, and whether it can ever match.
 
-use crate::ast::{Arrow, BufferCheck, Check, Compare, Content, FlowCheck, Protocol, Side, Transform, Value};
+use crate::ast::{
+    Arrow, BufferCheck, Check, Compare, Content, Effect, FlowCheck, Protocol, Rule, Side, Transform, Value,
+};
 use crate::buffer::Direction;
 use crate::builder::{Builder, Group, PAYLOAD};
 use crate::error::{Fail, fail};
@@ -132,7 +134,7 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
     if b.groups.iter().any(frame) && b.groups.iter().any(payload) {
         return fail(M, "can't mix pure content and frame inspection");
     }
-    if packets && app {
+    if packets && (app || checks_state(&b.rule)) {
         return fail(
             M,
             "Signature combines packet specific matches (like dsize, flags, ttl) with stream / state matching by \
@@ -140,6 +142,16 @@ fn packet_or_stream(b: &Builder<'_>) -> Result<(), Fail> {
         );
     }
     Ok(())
+}
+
+/// Whether a check without a buffer inspects transactions or files.
+fn checks_state(rule: &Rule) -> bool {
+    let transactional = |c: &Check| match c {
+        Check::Number { .. } | Check::UriLen { .. } | Check::File(_) | Check::Interface(_) => true,
+        Check::AppEvent(name) => name.contains('.'),
+        _ => false,
+    };
+    rule.checks.iter().any(transactional) || rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }))
 }
 
 /// Rejects header buffers of packets that the rule's protocol excludes.

@@ -223,6 +223,7 @@ fn taken_and_refused() {
     let both = "alert http any any => any any";
     let tls = "alert tls any any -> any any";
     let tcp = "alert tcp any any -> any any";
+    let quic = "alert quic any any -> any any";
     for (header, options) in [
         // Directions of keywords, and of the flow.
         (http, "- flow:to_client; urilen:>5;"),
@@ -316,6 +317,30 @@ fn taken_and_refused() {
         (tls, "- tls.cert_fingerprint; content:\"77d20c3f8c5a1b091dc937c515b69c177d20c3f8c5a1b091dc937c515b6\";"),
         (tls, "- tls.cert_serial; content:\"ABC\";"),
         (tls, "+ tls.cert_serial; content:\"AB\";"),
+        (quic, "- quic.cyu.hash; content:!\"a46560d4548108cf99308319b3b8534\"; nocase;"),
+        (quic, "- quic.cyu.hash; content:\"a46560d4548108cf99308319b3b8534g\";"),
+        (quic, "+ quic.cyu.hash; content:\"A46560d4548108cf99308319b3b85346\";"),
+        // Checks on packets beside checks on transactions or files.
+        (http, "- urilen:5; dsize:5;"),
+        (tls, "- ssl_state:client_hello; flags:S;"),
+        ("alert tcp-pkt any any -> any any", "- tls.version:1.2;"),
+        (http, "- filesize:1; ttl:5;"),
+        (http, "- filestore; dsize:5;"),
+        (tcp, "- app-layer-event:http.gzip_decompression_failed; dsize:5;"),
+        (tls, "- tls_cert_expired; dsize:5;"),
+        (tls, "+ tls_store; dsize:5;"),
+        (http, "+ dsize:5;"),
+        ("alert tcp-pkt any any -> any any", "+ app-layer-protocol:http;"),
+        // Values in other forms.
+        (tcp, "+ content:\"a\"; nocase:;"),
+        (tcp, "- content:\"a\"; nocase:1;"),
+        ("alert tcp Any [ANY] -> [Any] ANY", "+"),
+        ("alert ip any any -> any any", "+ ipopts:RR;"),
+        ("alert ip any any -> any any", "+ ip_proto:\"tcp\";"),
+        ("alert ipv6 any any -> any any", "+ ip_proto:6;"),
+        (tcp, "+ app-layer-protocol:!\"http\";"),
+        (tcp, "+ decode-event:IPV4.pkt_too_small;"),
+        (tcp, "+ stream-event:3WHS_ack_in_wrong_dir;"),
         ("alert ssh any any -> any any", "- ssh.hassh; content:\"abc\";"),
         ("alert ssh any any -> any any", "- ssh.hassh.server; content:\"077d20c3f8c5a1g091dc937c515b69c1\";"),
         ("alert ssh any any -> any any", "+ ssh.hassh.server; content:\"077D20c3f8c5a1b091dc937c515b69c1\";"),

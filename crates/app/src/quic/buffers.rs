@@ -3,17 +3,20 @@
 use margay_flow::Direction;
 
 use crate::tls::ja;
-use crate::tx::{Extra, Found};
+use crate::tx::{Extra, Form, Found};
 
 use super::COMPLETE;
 use super::packet::gquic;
 use super::tx::QuicTx;
 
+/// A CYU fingerprint is an MD5 digest.
+const CYU: Form = Form::Digest { module: "detect-quic-cyu-hash" };
+
 buffers! {
     Version "quic.version" Single Some(COMPLETE), Some(COMPLETE);
     Sni "quic.sni" Single Some(COMPLETE), None;
     Ua "quic.ua" Single Some(COMPLETE), None;
-    CyuHash "quic.cyu.hash" Multi Some(COMPLETE), None;
+    CyuHash "quic.cyu.hash" Multi Some(COMPLETE), None, form: CYU;
     CyuString "quic.cyu.string" Multi Some(COMPLETE), None;
     Ja3Hash "ja3.hash" Single Some(COMPLETE), None, form: ja::JA3, extra: Some(Extra::Ja3);
     Ja3String "ja3.string" Single Some(COMPLETE), None, extra: Some(Extra::Ja3);

@@ -36,7 +36,8 @@ fn decode_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     {
         return stream(b, s);
     }
-    let name = t.strip_prefix("decoder.").unwrap_or(t);
+    let name = t.strip_prefix("decoder.").unwrap_or(t).to_ascii_lowercase();
+    let name = name.as_str();
     if DECODER_GONE.contains(&name) {
         let text = format!("{} keyword no longer supports event \"decoder.{name}\"", i.written);
         return Err(if b.ctx.strict.has(i.written) || b.ctx.strict.has(i.name) {
@@ -58,6 +59,8 @@ fn stream_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn stream(b: &mut Builder<'_>, name: &str) -> Result<(), Fail> {
+    let name = name.to_ascii_lowercase();
+    let name = name.as_str();
     if STREAM.binary_search(&name).is_err() {
         return fail("detect", format!("unknown decode event \"stream.{name}\""));
     }

@@ -19,6 +19,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["flow.bytes_toclient"], flow_bytes_to_client).about("how many bytes the flow had to the client"),
     Keyword::value(&["flow.elephant"], flow_elephant).about("the flow is marked as an elephant"),
     Keyword::value(&["app-layer-protocol"], app_layer_protocol)
+        .or_unquoted()
         .negatable()
         .about("the application protocol that was detected"),
 ];

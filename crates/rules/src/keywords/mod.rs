@@ -380,7 +380,7 @@ fn argument<'a>(k: &'static Keyword, written: &'a str, o: &RawOption<'a>) -> Res
     let given = !raw.is_empty();
     let mut negated = false;
     match k.takes {
-        Takes::Nothing if o.value.is_some() && !may_name_side(k) => {
+        Takes::Nothing if given && !may_name_side(k) => {
             return fail(MODULE, format!("unexpected option to {written} keyword: '{written}'"));
         }
         Takes::Value if !given => return Err(malformed()),

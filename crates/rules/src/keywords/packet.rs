@@ -141,7 +141,7 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword::value(&["ttl"], ttl).about("the time to live of the IP header"),
     Keyword::value(&["tos"], tos).negatable().about("the type of service of the IPv4 header"),
     Keyword::value(&["id"], id).about("the identification of the IPv4 header"),
-    Keyword::value(&["ip_proto"], ip_proto).about("the protocol of the IP header"),
+    Keyword::value(&["ip_proto"], ip_proto).or_unquoted().about("the protocol of the IP header"),
     Keyword::bare(&["sameip"], sameip).about("source and destination are the same address"),
     Keyword::value(&["l3_proto"], l3_proto).about("the version of IP"),
     Keyword::value(&["ipopts"], ipopts).about("an option of the IPv4 header is there"),
@@ -338,7 +338,7 @@ fn ip_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             None => return fail(M, format!("Unknown protocol name: \"{name}\"")),
         }
     };
-    if !matches!(b.rule.protocol, Protocol::Ip | Protocol::PacketHeader) {
+    if !matches!(b.rule.protocol, Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::PacketHeader) {
         return fail(
             M,
             "Signature can use ip_proto keyword only when we use alert ip, in which case the _ANY flag is set on the sig \
@@ -394,7 +394,7 @@ fn l3_proto(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 
 fn ipopts(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     // The bits of the decoder's `ipv4_option`.
-    let bit = match i.text.trim() {
+    let bit = match i.text.trim().to_ascii_lowercase().as_str() {
         "any" => {
             b.packet_check(Check::IpOption(IpOption::Any));
             return Ok(());
