@@ -8,8 +8,11 @@ import subprocess
 import tempfile
 
 LIMIT = 120
-# Many rules alert on one packet here, and the limit must not drop any alert.
-ALWAYS = ['-k', 'none', '--runmode', 'single', '--set', 'packet-alert-max=4000']
+# Many rules alert on one packet here, and the limit must not drop any alert. Suricata 7 replaces a limit above 255 by 15.
+ALERTS = 255
+ALWAYS = ['-k', 'none', '--runmode', 'single', '--set', f'packet-alert-max={ALERTS}']
+# Rules of one run: several transactions of a packet may alert.
+RULES = 100
 
 
 class Engine:
