@@ -51,7 +51,8 @@ impl Command<'_> {
     }
 }
 
-/// What follows a prefix and its colon. As in Suricata, any byte may stand for the colon: some servers take a space.
+/// The text after a prefix and its colon. As in Suricata, any byte may be in the colon's place, because some servers accept a
+/// space there.
 fn prefixed<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (own, rest) = line.split_at_checked(prefix.len())?;
     own.eq_ignore_ascii_case(prefix).then(|| rest.get(1..))?

@@ -6,7 +6,7 @@ use std::ops::Range;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::byte_set::ByteSet;
-use crate::literals::{self, parse};
+use crate::literals::{is_ambiguous, parse};
 
 /// Lengths of digit rows that every match of a part of an expression contains.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,7 +64,7 @@ pub(super) struct Stretch {
 impl Stretch {
     /// The form of the matches of `pattern`, if they have one and at least [`STRETCH_MIN`] digits.
     pub(super) fn of_pattern(pattern: &str) -> Option<Stretch> {
-        if is_ambiguous(pattern) || literals::is_ambiguous(pattern) {
+        if is_ambiguous(pattern) {
             return None;
         }
         let stretch = Stretch::of(&parse(pattern)?)?;
@@ -136,32 +136,6 @@ impl Stretch {
 const STRETCH_MIN: usize = 6;
 /// Most different bytes of a form: ten digits and what stands between them.
 const STRETCH_BYTES: u32 = 20;
-
-/// Whether the pattern has something that PCRE reads differently: word boundaries, nested sets.
-fn is_ambiguous(pattern: &str) -> bool {
-    let mut in_class = false;
-    let mut bytes = pattern.bytes().peekable();
-    while let Some(b) = bytes.next() {
-        match b {
-            b'\\' => match bytes.next() {
-                Some(b'<' | b'>') => return true,
-                Some(b'b') if bytes.peek() == Some(&b'{') => return true,
-                _ => {}
-            },
-            b'[' if in_class => return true,
-            b'[' => {
-                in_class = true;
-                bytes.next_if_eq(&b'^');
-                // A leading bracket stands for itself.
-                bytes.next_if_eq(&b']');
-            }
-            b']' => in_class = false,
-            b'&' | b'-' | b'~' if in_class && bytes.peek() == Some(&b) => return true,
-            _ => {}
-        }
-    }
-    false
-}
 
 fn digits(hir: &Hir) -> Digits {
     match hir.kind() {

@@ -218,7 +218,7 @@ impl<'a> PrefilterBuilder<'a> {
         let mut parts: [Vec<_>; 3] = Default::default();
         for (regex, rules) in self.regexes {
             let digits = digits_of(regex);
-            let stretch = Stretch::of_pattern(regex.pattern()).filter(|_| digits > 0);
+            let stretch = if digits > 0 { Stretch::of_pattern(regex.pattern()) } else { None };
             let part = if digits == 0 { 2 } else { usize::from(stretch.is_none()) };
             parts[part].push((digits, stretch, regex, rules));
         }
@@ -266,15 +266,20 @@ impl Prefilter {
         self.scan_from(data, 0, scratch, out);
     }
 
-    /// As [`Self::scan`], for a window of streamed data whose first `seen` bytes an earlier window had. Rules that only these
-    /// bytes make candidates may be left out.
-    pub(crate) fn scan_behind(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
-        // Offsets count from the window, so its first bytes are looked at again.
+    /// Adds the rules whose pattern is at one of its few possible offsets.
+    fn scan_places(&self, data: &[u8], out: &mut Vec<u32>) {
         for p in &self.placed {
             if !p.scan(data, out) {
                 break;
             }
         }
+    }
+
+    /// As [`Self::scan`], for a window of streamed data whose first `seen` bytes an earlier window had. Rules that only these
+    /// bytes make candidates may be left out.
+    pub(crate) fn scan_behind(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+        // Offsets count from the window, so its first bytes are looked at again.
+        self.scan_places(data, out);
         if let Some(f) = &self.anywhere {
             f.scan_behind(data, seen, scratch, out);
         }
@@ -291,11 +296,7 @@ impl Prefilter {
     pub(crate) fn scan_from(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
         let new = data.get(seen..).filter(|_| seen > 0);
         for data in std::iter::once(data).chain(new) {
-            for p in &self.placed {
-                if !p.scan(data, out) {
-                    break;
-                }
-            }
+            self.scan_places(data, out);
         }
         if let Some(f) = &self.anywhere {
             f.scan(data, seen, scratch, out);

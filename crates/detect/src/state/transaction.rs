@@ -122,8 +122,8 @@ impl<W: Watch> State<W> {
                 {
                     let joined = group.file_data.and_then(|_| joined_file(tx, dir));
                     let what = (proto, number, id, dir);
-                    if joined.is_some() {
-                        self.inspect_joined(detect, group, input, key, verdict, tx, (what, joined));
+                    if let Some(file) = joined {
+                        self.inspect_joined(detect, group, input, key, verdict, tx, (what, file));
                     }
                     self.inspect_tx(detect, group, input, key, verdict, tx, (what, end, None));
                 }
@@ -146,12 +146,12 @@ impl<W: Watch> State<W> {
         key: &PacketKey,
         verdict: &mut Verdict,
         tx: &mut dyn Transaction,
-        (what, joined): ((AppProto, u8, u64, Direction), Option<usize>),
+        (what, file): ((AppProto, u8, u64, Direction), usize),
     ) {
         let i = what.3.index();
         let mut before = tx.base().detect[i].clone();
         let from = self.matches.len();
-        self.inspect_tx(detect, group, input, key, verdict, tx, (what, false, joined));
+        self.inspect_tx(detect, group, input, key, verdict, tx, (what, false, Some(file)));
         for m in self.matches.get(from..).unwrap_or_default().iter().filter(|m| m.file.is_none()) {
             before.waiting.retain(|w| w.0 != m.rule);
             if let Err(at) = before.settled.binary_search(&m.rule) {
@@ -403,7 +403,7 @@ impl<W: Watch> State<W> {
             _ => None,
         };
         let Some(id) = source else {
-            // What the previous inspection searched, if these rules were there and had reached this slot.
+            // The previous inspection searched this slot only if it used these rules and the transaction had come so far.
             let known = view.begun > slot.progress;
             let mut take = |found: Found<'_>, context: &mut InspectContext<W>| {
                 let data = found.data;

@@ -427,8 +427,8 @@ proptest! {
 }
 
 proptest! {
-    /// What a window has from the one before is not searched again, which never changes the alerts: a lab that explains its
-    /// rules searches everything. Half of the rules want a flow bit that may be set long after their pattern was found.
+    /// Bytes that the previous window had too are not searched again. That never changes the alerts: they are compared with those
+    /// of a lab that explains its rules and therefore searches everything. Half of the rules want a flow bit that may be set long after their pattern was found.
     #[test]
     fn windows_lose_nothing(
         rules in proptest::collection::vec((prop_oneof![any_rule(), rule_for_bodies()], any::<bool>()), 1..12),

@@ -111,8 +111,8 @@ impl Stages {
         (over != before).then_some(over)
     }
 
-    /// Whether no session of a flow is known, and none of its packets reaches the stream engine. The firewall's decision
-    /// about a flow is not taken again for a repeated SYN.
+    /// Whether the engine has no session for a flow and passes none of its packets to the stream engine. Flows that the
+    /// firewall dropped are excluded: a repeated SYN must not make it decide again.
     pub(super) fn is_untracked(&self, flow: &Flow<FlowExt>) -> bool {
         let Flow { core, ext } = flow;
         let bypassed = matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed);
