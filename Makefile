@@ -84,10 +84,9 @@ lint: ## formatting, clippy, layout of the code, language, links of the manual
 	$(CARGO) clippy --workspace --all-targets --features margay-fuzz-replay/tools $(FEATURES) --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --no-default-features --locked -- -D warnings
 
-# Tests wait for processes more than they work, so six run at a time.
-unit: setup ## unit, integration and property tests
+unit: setup ## unit, integration and property tests, several programs at a time
 	@tools/setup $(TEST_PACKAGES)
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-6} $(CARGO) test --workspace --locked --quiet --no-fail-fast $(FEATURES)
+	@CARGO="$(CARGO)" $(PYTHON) tools/unit -- --workspace --locked $(FEATURES)
 
 test-web: setup ## the web page in a browser, and its metrics
 	@tools/setup chromium prometheus
