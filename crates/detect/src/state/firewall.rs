@@ -1,10 +1,10 @@
 //! Runs a packet through the firewall's tables.
 
 use margay_app::Transaction;
-use margay_flow::{Direction, FlowAction};
+use margay_flow::FlowAction;
 use margay_rules::ast::{Action, ActionScope};
 
-use super::transaction::{Eval, MATCHED};
+use super::transaction::{Due, Eval, MATCHED};
 use super::{Match, State};
 use crate::detect::Detect;
 use crate::firewall::{Entry, Firewall, HookOutcome, PacketHook, Policy};
@@ -208,7 +208,10 @@ impl<W: Watch> State<W> {
                 if !to_look_at || base.only.is_some_and(|d| d != dir) {
                     continue;
                 }
-                result = self.app_table(detect, firewall, input, key, verdict, tx, (number, proto, id, dir));
+                let complete = base.progress[dir.index()] >= detect.complete(proto)[dir.index()];
+                let group = detect.txs.get(proto, dir).unwrap_or(&firewall.no_group);
+                let due = Due { detect, group, key, proto, parser: number, id, dir, complete, joined: None };
+                result = self.app_table(due, firewall, input, verdict, tx);
                 if result != TableResult::Next {
                     break 'all;
                 }
@@ -220,23 +223,19 @@ impl<W: Watch> State<W> {
 
     /// Runs the tables of the states that a transaction has reached.
     // It stays whole: two nested loops over tables and rules, which end each other.
-    #[allow(clippy::too_many_arguments)]
     fn app_table(
         &mut self,
-        detect: &Detect,
+        due: Due<'_>,
         firewall: &Firewall,
         input: &mut Input<'_>,
-        key: &PacketKey,
         verdict: &mut Verdict,
         tx: &mut dyn Transaction,
-        (parser, proto, id, dir): (u8, margay_app::AppProto, u64, Direction),
     ) -> TableResult {
+        let Due { detect, group, key, proto, parser, id, dir, complete, joined } = due;
         let i = dir.index();
         let progress = tx.base().progress[i];
         let mut memory = tx.base_mut().firewall.take().unwrap_or_default();
-        let complete = progress >= detect.complete(proto)[i];
         let states = firewall.states(proto, dir);
-        let group = detect.txs.get(proto, dir).unwrap_or(&firewall.no_group);
         self.tx.forget(group);
         let mut result = TableResult::Next;
         while !memory.accepted && memory.next[i] <= progress {
@@ -264,8 +263,7 @@ impl<W: Watch> State<W> {
                 if !again {
                     let limits = tx.file_window(dir);
                     let engine = input.files.as_deref();
-                    let view =
-                        View { tx: &*tx, group, dir, progress, complete, begun: 0, engine, limits, joined: None };
+                    let view = View { tx: &*tx, group, dir, progress, complete, begun: 0, engine, limits, joined };
                     let eval = self.evaluate(number, rule, txr, plan, held, 0, view, input);
                     self.keep_entropy(input.flow.as_deref_mut());
                     let end = match &eval {

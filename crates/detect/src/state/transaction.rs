@@ -28,6 +28,23 @@ pub(crate) const MATCHED: u64 = 1 << 63;
 /// again, because the data is not searched again.
 const FOUND: u64 = 1 << 62;
 
+/// A transaction that is due for inspection in one direction, and the rules for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Due<'a> {
+    pub(crate) detect: &'a Detect,
+    pub(crate) group: &'a TxGroup,
+    pub(crate) key: &'a PacketKey,
+    pub(crate) proto: AppProto,
+    /// The number of its parser among the flow's.
+    pub(crate) parser: u8,
+    pub(crate) id: u64,
+    pub(crate) dir: Direction,
+    /// Nothing more follows in this direction.
+    pub(crate) complete: bool,
+    /// The file that takes the place of the body, by its number, if ranges were joined to one.
+    pub(crate) joined: Option<usize>,
+}
+
 /// The result of evaluating a rule's steps.
 pub(crate) enum Eval {
     /// All steps hold. If the rule tests files: the index of the matching file among all files of the transaction.
@@ -120,12 +137,12 @@ impl<W: Watch> State<W> {
                 if let Some(group) = group
                     && !base.passed[i]
                 {
+                    let due = Due { detect, group, key, proto, parser: number, id, dir, complete: end, joined: None };
                     let joined = group.file_data.and_then(|_| joined_file(tx, dir));
-                    let what = (proto, number, id, dir);
-                    if let Some(file) = joined {
-                        self.inspect_joined(detect, group, input, key, verdict, tx, (what, file));
+                    if joined.is_some() {
+                        self.inspect_joined(Due { complete: false, joined, ..due }, input, verdict, tx);
                     }
-                    self.inspect_tx(detect, group, input, key, verdict, tx, (what, end, None));
+                    self.inspect_tx(due, input, verdict, tx);
                 }
                 let base = tx.base_mut();
                 base.detect[i].done = end;
@@ -137,21 +154,11 @@ impl<W: Watch> State<W> {
 
     /// Inspects a file that is joined from ranges in the place of the response's body, which is inspected on its own
     /// afterwards. Only rules that match leave a trace in the transaction.
-    #[allow(clippy::too_many_arguments)]
-    fn inspect_joined(
-        &mut self,
-        detect: &Detect,
-        group: &TxGroup,
-        input: &mut Input<'_>,
-        key: &PacketKey,
-        verdict: &mut Verdict,
-        tx: &mut dyn Transaction,
-        (what, file): ((AppProto, u8, u64, Direction), usize),
-    ) {
-        let i = what.3.index();
+    fn inspect_joined(&mut self, due: Due<'_>, input: &mut Input<'_>, verdict: &mut Verdict, tx: &mut dyn Transaction) {
+        let i = due.dir.index();
         let mut before = tx.base().detect[i].clone();
         let from = self.matches.len();
-        self.inspect_tx(detect, group, input, key, verdict, tx, (what, false, Some(file)));
+        self.inspect_tx(due, input, verdict, tx);
         for m in self.matches.get(from..).unwrap_or_default().iter().filter(|m| m.file.is_none()) {
             before.waiting.retain(|w| w.0 != m.rule);
             if let Err(at) = before.settled.binary_search(&m.rule) {
@@ -164,17 +171,8 @@ impl<W: Watch> State<W> {
     }
 
     // It stays whole: one merge of two sorted lists, for each transaction that changed.
-    #[allow(clippy::too_many_arguments)]
-    fn inspect_tx(
-        &mut self,
-        detect: &Detect,
-        group: &TxGroup,
-        input: &mut Input<'_>,
-        key: &PacketKey,
-        verdict: &mut Verdict,
-        tx: &mut dyn Transaction,
-        ((proto, parser, id, dir), complete, joined): ((AppProto, u8, u64, Direction), bool, Option<usize>),
-    ) {
+    fn inspect_tx(&mut self, due: Due<'_>, input: &mut Input<'_>, verdict: &mut Verdict, tx: &mut dyn Transaction) {
+        let Due { detect, group, key, proto, parser, id, dir, complete, joined } = due;
         self.tx.forget(group);
         let limits = tx.file_window(dir);
         self.context.dce_little = tx.little_endian(dir);
