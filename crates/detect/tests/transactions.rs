@@ -170,6 +170,21 @@ fn a_packet_with_several_files() {
     assert_eq!(t.send(SERVER, request.as_bytes()), [1, 2, 3].map(|sid| (sid, Some(0))));
 }
 
+/// Also a rule that stores files of a scope needs a file in the direction that it inspects.
+#[test]
+fn filestore_needs_a_file() {
+    let mut t = Talk::new(
+        "alert http any any -> any any (filestore; sid:1;)
+         alert http any any -> any any (filestore:to_server,flow; sid:2;)
+         alert http any any -> any any (filestore:to_client,file; sid:3;)
+         alert http any any -> any any (http.method; content:\"GET\"; filestore:both,tx; sid:4;)
+         alert http any any -> any any (http.stat_code; content:\"200\"; filestore:both,flow; sid:5;)",
+    );
+    assert_eq!(t.send(SERVER, b"GET /x.txt HTTP/1.1\r\nHost: host\r\n\r\n"), []);
+    let alerts = t.send(CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(alerts, [1, 2, 3, 5].map(|sid| (sid, Some(0))));
+}
+
 #[test]
 fn digests_of_files() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

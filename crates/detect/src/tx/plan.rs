@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use margay_app::{BufferDef, BufferKind, NumberDef, Protocol};
 use margay_flow::Direction;
-use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, Effect, FileScope, FileSide, Rule, Side, XBitTrack};
+use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, Effect, Rule, Side, XBitTrack};
 use margay_rules::{FileBuffer, info};
 
 use super::compile::{state_of, tests_files};
@@ -257,8 +257,7 @@ impl Inspected<'_> {
 
     /// Whether one of the transaction's files must match.
     fn asks_file(&self) -> bool {
-        (!self.files.is_empty() || stores_one(self.rule, self.dir))
-            && !(self.is_for_both() && self.dir == Direction::ToServer)
+        (!self.files.is_empty() || stores(self.rule)) && !(self.is_for_both() && self.dir == Direction::ToServer)
     }
 
     /// Orders the steps, and chooses the trigger and the gates.
@@ -452,16 +451,9 @@ fn shows(checks: &[BufferCheck], sets: &Datasets) -> bool {
     })
 }
 
-/// Whether the rule stores only the matching file, in this direction. Then a file must match.
-fn stores_one(rule: &Rule, dir: Direction) -> bool {
-    rule.effects.iter().any(|e| match e {
-        Effect::FileStore { side, scope: FileScope::File } => match side {
-            None | Some(FileSide::Both) => true,
-            Some(FileSide::ToServer) => dir == Direction::ToServer,
-            Some(FileSide::ToClient) => dir == Direction::ToClient,
-        },
-        _ => false,
-    })
+/// Whether the rule stores files. Then a file must match, whichever files the rule's direction and scope name.
+fn stores(rule: &Rule) -> bool {
+    rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }))
 }
 
 fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'static BufferDef, u8)> {
