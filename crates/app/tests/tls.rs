@@ -295,6 +295,23 @@ fn an_early_end_of_a_session() {
     assert!(t.log().contains("\"version\":\"TLS 1.3\"") && !t.log().contains("resumed"), "{}", t.log());
 }
 
+/// Keywords of certificates that Suricata refuses with `flow:to_server` see only the server's. A session without any has 0.
+#[test]
+fn numbers_of_the_servers_certificates() {
+    let numbers = protocol(AppProto::Tls).expect("TLS has a parser").numbers;
+    let of_certificates: Vec<_> = numbers.iter().filter(|n| n.name.contains("cert")).collect();
+    assert_eq!(of_certificates.len(), 5);
+    assert!(of_certificates.iter().all(|n| n.progress[0].is_none() && n.progress[1].is_some()));
+    let acts = [
+        (ToServer, record(22, &client_hello(&[7; 32], b""))),
+        (ToClient, [record(22, &server_hello(&[7; 32], b"")), record(20, &[1]), record(22, &[1; 40])].concat()),
+        (ToServer, record(20, &[1])),
+    ];
+    let t = run(&acts, usize::MAX, Encryption::Full);
+    assert_eq!(t.number("tls.cert_chain_len", ToClient), Some(0));
+    assert_eq!(t.number("tls_cert_valid", ToClient), None);
+}
+
 /// A session without a cleartext certificate is logged once both handshakes have ended.
 #[test]
 fn when_a_session_is_logged() {

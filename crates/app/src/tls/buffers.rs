@@ -90,11 +90,12 @@ pub(super) static NUMBERS: &[NumberDef] = &[
     NumberDef { name: "tls.version", id: id::VERSION, progress: [Some(NumberDef::ANY_STATE); 2] },
     NumberDef { name: "ssl_version", id: id::RECORD_VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
     NumberDef { name: "ssl_state", id: id::STATE, progress: [Some(NumberDef::ANY_STATE); 2] },
-    NumberDef { name: "tls.cert_chain_len", id: id::CHAIN_LEN, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_notbefore", id: id::NOT_BEFORE, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_notafter", id: id::NOT_AFTER, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_expired", id: id::EXPIRED, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_valid", id: id::VALID, progress: [Some(CLIENT_CERT), Some(SERVER_CERT)] },
+    // These see only the server's certificates.
+    NumberDef { name: "tls.cert_chain_len", id: id::CHAIN_LEN, progress: [None, Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_notbefore", id: id::NOT_BEFORE, progress: [None, Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_notafter", id: id::NOT_AFTER, progress: [None, Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_expired", id: id::EXPIRED, progress: [None, Some(SERVER_CERT)] },
+    NumberDef { name: "tls_cert_valid", id: id::VALID, progress: [None, Some(SERVER_CERT)] },
 ];
 
 /// Maps seconds since 1970 to an unsigned number with the same order.
@@ -116,7 +117,8 @@ pub(super) fn number(tx: &TlsTx, id: u8, dir: Direction, index: usize) -> Option
             (!version.is_unknown()).then_some(u64::from(version.0))
         }
         id::STATE => Some(u64::from(tx.state)),
-        id::CHAIN_LEN => chain.filter(|c| !c.is_empty()).map(|c| c.len() as u64),
+        // A resumed session, or one with encrypted certificates, has 0.
+        id::CHAIN_LEN => Some(chain.map_or(0, |c| c.len() as u64)),
         id::NOT_BEFORE => Some(ordered(certificate?.not_before)),
         id::NOT_AFTER => Some(ordered(certificate?.not_after)),
         id::EXPIRED | id::VALID => {
