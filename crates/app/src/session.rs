@@ -396,9 +396,13 @@ impl AppSession {
                     }
                     return;
                 }
-                let tcp = cx.flow.proto == 6;
-                if other == AppProto::Failed && tcp && cx.config.recogniser.is_told_in(proto, dir.reverse()) {
-                    self.events |= SessionEvent::OnlyOneDirection.bit();
+                if other == AppProto::Failed && cx.flow.proto == 6 {
+                    let recogniser = &cx.config.recogniser;
+                    if recogniser.is_accepted(&self.state, dir.reverse(), proto) {
+                        self.side[dir.reverse().index()] = proto;
+                    } else if recogniser.is_told_in(proto, dir.reverse()) {
+                        self.events |= SessionEvent::OnlyOneDirection.bit();
+                    }
                 }
                 self.start(cx, proto);
             }

@@ -180,10 +180,14 @@ struct Side {
     gone: u32,
     /// Whether the probes for its ports were selected.
     begun: bool,
+    /// Whether the probes of the other direction's protocol were selected, too.
+    follows: bool,
     /// No pattern can match any more.
     searched: bool,
     /// The detected protocol.
     found: Option<AppProto>,
+    /// After a failure: the probes that accept the data, whatever their ports. They count if the other direction has their protocol.
+    accepted: u64,
 }
 
 /// The detection state of a flow. [`Default`] is the initial state, also after a protocol change.
@@ -259,6 +263,17 @@ impl Probes {
             }
         }
         probes
+    }
+
+    /// The probes of a protocol, one bit each.
+    fn of(&self, proto: AppProto) -> u64 {
+        self.list.iter().enumerate().filter(|(_, p)| p.proto == proto).fold(0, |bits, (i, _)| bits | 1 << i)
+    }
+
+    /// The probes that accept data, one bit each.
+    fn accept(&self, dir: Direction, data: &[u8]) -> u64 {
+        let accepts = |p: &PortProbe| matches!((p.probe)(dir, data), Probed::Yes { reverse: false });
+        self.list.iter().enumerate().filter(|(_, p)| accepts(p)).fold(0, |bits, (i, _)| bits | 1 << i)
     }
 
     /// Whether a probe other than those for any port is for this one.
@@ -406,6 +421,13 @@ impl Recogniser {
             side.begun = true;
             (side.probes, side.turned) = probes.candidates(flow, midstream);
         }
+        // On any port, this direction may have the other one's protocol.
+        if let Some(proto) = likely
+            && flow.proto == TCP
+            && !side.follows
+        {
+            (side.follows, side.probes) = (true, side.probes | probes.of(proto));
+        }
         let datagram = flow.proto == UDP;
         let midstream = midstream && !datagram;
         let whole = side.gone == 0;
@@ -466,9 +488,21 @@ impl Recogniser {
                 // With a TCP handshake, the direction is certain.
                 Recognised::Known { proto, reverse: reverse && !was_turned && (datagram || midstream) }
             }
-            None if side.searched && side.probes | side.turned == 0 => Recognised::Failed,
+            None if side.searched && side.probes | side.turned == 0 => {
+                if flow.proto == TCP && whole && likely.is_none() {
+                    side.accepted = probes.accept(dir, data.get(..PROBE_MAX).unwrap_or(data));
+                }
+                Recognised::Failed
+            }
             None => Recognised::More,
         }
+    }
+
+    /// Whether the data of a direction that failed is that protocol's. The ports of its probes do not matter, since the other
+    /// direction has the protocol.
+    pub(crate) fn is_accepted(&self, state: &RecogniseState, dir: Direction, proto: AppProto) -> bool {
+        let accepted = state.sides.get(dir.index()).map_or(0, |s| s.accepted);
+        accepted & self.probes[0].of(proto) != 0
     }
 }
 

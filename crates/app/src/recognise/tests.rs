@@ -427,6 +427,22 @@ fn a_direction_that_fails_first() {
     assert_eq!((shown, events), ([AppProto::Failed, AppProto::Ssh], one_direction));
 }
 
+/// When one direction's protocol is known, its probes decide about the other one on any port: here a hello in the form of SSL 2.0,
+/// which is only looked for on port 443 otherwise.
+#[test]
+fn the_other_direction_of_a_known_protocol() {
+    let hello = [&b"\x80\x32\x01\x03\x03\x00\x09\x00\x00\x00\x20"[..], &[0; 41]].concat();
+    let other = [&b"\x80\x32\x07\x03\x03\x00\x09\x00\x00\x00\x20"[..], &[0; 41]].concat();
+    let answer = b"\x16\x03\x03\x00\x31\x02\x00\x00\x2d\x03\x03";
+    for port in [443, 4430] {
+        let said = [(TO_SERVER, &hello[..]), (TO_CLIENT, answer), (TO_SERVER, &hello[..])];
+        assert_eq!(sides(TCP, port, &said), ([AppProto::Tls; 2], 0, 0), "{port}");
+    }
+    let said = [(TO_SERVER, &other[..]), (TO_CLIENT, answer), (TO_SERVER, &other[..])];
+    assert_eq!(sides(TCP, 4430, &said).0[1], AppProto::Tls);
+    assert_eq!(sides(TCP, 4430, &said).1, SessionEvent::OnlyOneDirection.bit());
+}
+
 /// Only the protocol's own data in the wrong direction raises the anomaly.
 #[test]
 fn a_server_that_speaks_before_a_tls_client() {
