@@ -68,7 +68,8 @@ impl Conversation for Dht {
         if !complete {
             tx.event(events::Event::MalformedPacket as u8);
         }
-        Outcome::More
+        // Inline mode would drop the flow, as for QUIC.
+        if complete || turn.cx.inline { Outcome::More } else { Outcome::Failed }
     }
 }
 
@@ -255,6 +256,16 @@ mod tests {
         let mut talk = Talk::udp(AppProto::BittorrentDht, 6881);
         talk.client(client).server(server);
         talk
+    }
+
+    #[test]
+    fn an_incomplete_message_is_an_error() {
+        let mut talk = Talk::udp(AppProto::BittorrentDht, 6881);
+        assert_eq!(talk.client(b"d1:ad2:id20:abcdefghij0123456789e1:q4:ping1:y1:qe").outcome, Outcome::Failed);
+        assert_eq!(talk.events(), ["malformed_packet"]);
+        // The next datagram is read.
+        assert_eq!(talk.client(b"d1:ad2:id20:abcdefghij0123456789e1:q4:ping1:t2:aa1:y1:qe").outcome, Outcome::More);
+        assert_eq!(talk.logs().len(), 2);
     }
 
     #[test]

@@ -57,8 +57,10 @@ pub(super) struct Packet<'a> {
 pub(super) enum Next<'a> {
     /// A packet, and the data after it.
     Packet(Packet<'a>, &'a [u8]),
-    /// A packet without a version, or with an inconsistent header: the rest of the datagram.
+    /// A packet without a version: the rest of the datagram.
     Other,
+    /// A long header that does not fit the datagram.
+    Broken,
 }
 
 /// The digits of a gQUIC version (`46` of `Q046`) whose frames are known.
@@ -91,8 +93,8 @@ pub(super) fn next(data: &[u8]) -> Option<Next<'_>> {
     if first & 0x80 == 0 {
         return Some(if first & 0x40 != 0 || first & 1 == 0 { Next::Other } else { public(first, data)? });
     }
-    let version = be32(data, 1)?;
-    Some(long(first, version, data).unwrap_or(Next::Other))
+    let Some(version) = be32(data, 1) else { return Some(Next::Broken) };
+    Some(long(first, version, data).unwrap_or(Next::Broken))
 }
 
 /// Reads gQUIC's public header with a version.

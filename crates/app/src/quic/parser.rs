@@ -155,6 +155,10 @@ impl Parser for QuicParser {
         for _ in 0..PACKETS_MAX {
             match packet::next(rest) {
                 None | Some(Next::Other) => break,
+                Some(Next::Broken) => {
+                    broken = true;
+                    break;
+                }
                 Some(Next::Packet(p, behind)) => {
                     let tx = self.packet(cx, dir, &p, &mut fresh);
                     broken |= tx.base.events.has(Event::ErrorOnData as u8);

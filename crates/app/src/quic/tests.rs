@@ -155,10 +155,19 @@ fn what_is_wrong() {
         t.feed(ToServer, &datagram);
         assert_eq!(t.events(), [event]);
     }
-    // Data that is not a packet has no effect.
+    // Data that is not a packet has no transaction. A long header that does not fit is an error, as RTCP on QUIC's port.
     let mut t = Talk::new();
-    for data in [&b"\x80\0\0\0"[..], b"\x40short", b"\xc0\0\0\0\x01\xff", b""] {
+    let (more, failed) = (Outcome::More, Outcome::Failed);
+    let rtcp = &b"\x80\xc9\0\x01\x87\x28\xa6\x1e"[..];
+    for (data, outcome) in [
+        (&b"\x80\0\0\0"[..], failed),
+        (b"\x40short", more),
+        (b"\xc0\0\0\0\x01\xff", failed),
+        (rtcp, failed),
+        (b"", more),
+    ] {
         t.feed(ToServer, data);
+        assert_eq!(t.outcome, outcome, "{}", data.escape_ascii());
     }
     assert_eq!(t.parser.txs(), 0..0);
 }

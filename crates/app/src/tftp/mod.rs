@@ -42,10 +42,15 @@ impl Conversation for Tftp {
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Request>, dir: Direction, message: &[u8]) -> Outcome {
-        if let Some(request) = Request::read(message) {
-            turn.one_way(dir, request);
+        match Request::read(message) {
+            Some(request) => {
+                turn.one_way(dir, request);
+                Outcome::More
+            }
+            // Inline mode would drop the flow, as for QUIC.
+            None if matches!(message, [0, 1 | 2, ..]) && !turn.cx.inline => Outcome::Failed,
+            None => Outcome::More,
         }
-        Outcome::More
     }
 }
 
@@ -108,6 +113,16 @@ mod tests {
         for none in [&b"\0\x01\0\0"[..], b"\0\x01file\0octets\0", b"\0\x03\0\x01data", b"\0\x01file", b"\0", b""] {
             assert_eq!(of(none), None, "{}", none.escape_ascii());
         }
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_read_is_an_error() {
+        let mut talk = Talk::udp(AppProto::Tftp, 69);
+        let of = |talk: &mut Talk, data: &[u8]| talk.client(data).outcome;
+        assert_eq!(of(&mut talk, b"\0\x01\0\0"), Outcome::Failed);
+        assert_eq!(of(&mut talk, b"\0\x01file\0octets\0"), Outcome::Failed);
+        assert_eq!(of(&mut talk, b"\0\x03\0\x01data"), Outcome::More);
+        assert_eq!(of(&mut talk, b"\0\x01file\0octet\0"), Outcome::More);
     }
 
     #[test]
