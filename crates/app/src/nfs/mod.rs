@@ -30,37 +30,45 @@ pub mod events {
 }
 
 keywords! {
-    Version Keyword::number(&["nfs.version", "nfs_version"], u32::MAX as u64, KeywordDirection::ToServer);
+    Version Keyword::own(&["nfs.version", "nfs_version"], version, KeywordDirection::ToServer);
     Procedure Keyword::own(&["nfs_procedure"], procedure, KeywordDirection::ToServer);
 }
 
 /// Marks the number of a procedure's name, in contrast to a procedure number.
 const NAMED: u64 = 1 << 32;
 
-/// Reads a name, or a comparison with inclusive ranges.
+/// Reads a comparison.
+fn version(text: &str) -> Result<NumberCondition, String> {
+    Ok(NumberCondition::Compare { text: inclusive(text.trim())?, max: u64::from(u32::MAX) })
+}
+
+/// Reads a name, or a comparison.
 fn procedure(text: &str) -> Result<NumberCondition, String> {
     let text = text.trim();
     let (name, not) = text.strip_prefix('!').map_or((text, ""), |n| (n.trim(), "!"));
     if let Some(word) = names::word(name) {
         return Ok(NumberCondition::Tagged { tag: 1, text: format!("{not}{word}") });
     }
+    Ok(NumberCondition::Tagged { tag: 0, text: inclusive(text)? })
+}
+
+/// Rewrites a range in the syntax of the other integer keywords: ranges of NFS numbers include their ends, all others exclude them.
+fn inclusive(text: &str) -> Result<String, String> {
     let number = |t: &str| match t.trim().strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
         None => t.trim().parse().ok(),
     };
     let range = text.split_once("<>").or_else(|| text.split_once('-'));
-    let ends = range.and_then(|(a, b)| Some((number(a)?, number(b)?)));
-    let text = match ends {
+    Ok(match range.and_then(|(a, b)| Some((number(a)?, number(b)?))) {
         Some((a, b)) if a > b => {
-            return Err(format!("\"{text}\" ends before it begins; write the lower procedure first"));
+            return Err(format!("\"{text}\" ends before it begins; write the lower number first"));
         }
         Some((a, b)) if a == b => a.to_string(),
         Some((0, b)) => format!("<={b}"),
         Some((a, u32::MAX)) => format!(">={a}"),
         Some((a, b)) => format!("{}-{}", a - 1, b + 1),
         None => text.to_owned(),
-    };
-    Ok(NumberCondition::Tagged { tag: 0, text })
+    })
 }
 
 const MAX_TX: usize = 0;

@@ -269,6 +269,8 @@ fn procedures_that_rules_name() {
     assert_eq!((text("5<>8"), text("11-13")), (Some((0, "4-9".into())), Some((0, "10-14".into()))));
     assert_eq!((text("0-3"), text("7-7"), text("9<>4")), (Some((0, "<=3".into())), Some((0, "7".into())), None));
     assert_eq!(text("0x2-0x3"), Some((0, "1-4".into())));
+    let number = |text: &str| NumberCondition::Compare { text: text.into(), max: u64::from(u32::MAX) };
+    assert_eq!((version("2-3"), version(" 3 "), version(">2")), (Ok(number("1-4")), Ok(number("3")), Ok(number(">2"))));
     let getattr = text("getattr").unwrap();
     assert_eq!((getattr.0, text("!GetAttr")), (1, Some((1, format!("!{}", getattr.1)))));
     // The same name in versions 3 and 4.
