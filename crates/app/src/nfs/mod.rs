@@ -30,8 +30,9 @@ pub mod events {
 }
 
 keywords! {
-    Version Keyword::own(&["nfs.version", "nfs_version"], version, KeywordDirection::ToServer);
-    Procedure Keyword::own(&["nfs_procedure"], procedure, KeywordDirection::ToServer);
+    // Known with the call, while the data of a write may follow for long.
+    Version Keyword::own(&["nfs.version", "nfs_version"], version, KeywordDirection::ToServer).from(0);
+    Procedure Keyword::own(&["nfs_procedure"], procedure, KeywordDirection::ToServer).from(0);
 }
 
 /// Marks the number of a procedure's name, in contrast to a procedure number.

@@ -178,6 +178,13 @@ fn a_file_that_is_written() {
     assert!(talk.logs()[0].contains(r#""write":{"first":true,"last":true,"last_xid":5,"chunks":1}"#));
 }
 
+/// Rules on the version match with the first call of a write, whose file ends much later.
+#[test]
+fn numbers_are_known_before_a_write_ends() {
+    let numbers = crate::registry::protocol(crate::AppProto::Nfs).expect("it has a parser").numbers;
+    assert!(numbers.iter().all(|n| n.progress == [Some(0), None]), "{numbers:?}");
+}
+
 #[test]
 fn a_long_write_is_taken_as_it_comes() {
     let data: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
