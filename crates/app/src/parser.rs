@@ -171,6 +171,14 @@ pub struct Parse<'a> {
     pub inline: bool,
 }
 
+impl Parse<'_> {
+    /// The outcome for a datagram that a parser cannot read, where other traffic shares the protocol's port (voice and tunnels that of
+    /// QUIC). It is an error, except inline: an error would drop the flow there.
+    pub(crate) const fn unreadable(&self) -> Outcome {
+        if self.inline { Outcome::More } else { Outcome::Failed }
+    }
+}
+
 /// The result of a parser call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {

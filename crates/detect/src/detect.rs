@@ -13,7 +13,7 @@ use margay_app::{AppProto, Extra, PROTOCOLS, Protocol};
 use margay_flow::Direction;
 use margay_rules::FileBuffer;
 use margay_rules::ast::{
-    Check, Effect, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
+    Check, FileCheck, FileHash, GlobalThreshold, Place, Protocol as RuleProtocol, Rule, Threshold,
 };
 
 use crate::checks::{CheckEnv, ProtoSet};
@@ -246,7 +246,7 @@ fn file_wants(rule: &Rule) -> FileWants {
             _ => {}
         }
     }
-    w.store = rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }));
+    w.store = rule.stores_files();
     w
 }
 

@@ -171,6 +171,13 @@ pub struct Rule {
     pub text: Arc<str>,
 }
 
+impl Rule {
+    /// Whether the rule stores files (`filestore`).
+    pub fn stores_files(&self) -> bool {
+        self.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }))
+    }
+}
+
 /// A class from `classification.config`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Class {

@@ -68,8 +68,7 @@ impl Conversation for Dht {
         if !complete {
             tx.event(events::Event::MalformedPacket as u8);
         }
-        // Inline mode would drop the flow, as for QUIC.
-        if complete || turn.cx.inline { Outcome::More } else { Outcome::Failed }
+        if complete { Outcome::More } else { turn.cx.unreadable() }
     }
 }
 

@@ -170,8 +170,7 @@ impl Parser for QuicParser {
                 }
             }
         }
-        // Voice and tunnels share QUIC's port, and inline mode would drop them on an error: there it stays an event.
-        let outcome = if broken && !cx.inline { Outcome::Failed } else { Outcome::More };
+        let outcome = if broken { cx.unreadable() } else { Outcome::More };
         Parsed { consumed: data.len(), outcome }
     }
 

@@ -47,8 +47,7 @@ impl Conversation for Tftp {
                 turn.one_way(dir, request);
                 Outcome::More
             }
-            // Inline mode would drop the flow, as for QUIC.
-            None if matches!(message, [0, 1 | 2, ..]) && !turn.cx.inline => Outcome::Failed,
+            None if matches!(message, [0, 1 | 2, ..]) => turn.cx.unreadable(),
             None => Outcome::More,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use margay_app::{BufferDef, BufferKind, NumberDef, Protocol};
 use margay_flow::Direction;
-use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, Effect, Rule, Side, XBitTrack};
+use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, Rule, Side, XBitTrack};
 use margay_rules::{FileBuffer, info};
 
 use super::compile::{state_of, tests_files};
@@ -255,9 +255,9 @@ impl Inspected<'_> {
         Ok(true)
     }
 
-    /// Whether one of the transaction's files must match.
+    /// Whether one of the transaction's files must match: also if the rule stores files, whichever its option names.
     fn asks_file(&self) -> bool {
-        (!self.files.is_empty() || stores(self.rule)) && !(self.is_for_both() && self.dir == Direction::ToServer)
+        (!self.files.is_empty() || self.rule.stores_files()) && !(self.is_for_both() && self.dir == Direction::ToServer)
     }
 
     /// Orders the steps, and chooses the trigger and the gates.
@@ -449,11 +449,6 @@ fn shows(checks: &[BufferCheck], sets: &Datasets) -> bool {
         BufferCheck::Base64 { data, .. } => shows(data, sets),
         _ => false,
     })
-}
-
-/// Whether the rule stores files. Then a file must match, whichever files the rule's direction and scope name.
-fn stores(rule: &Rule) -> bool {
-    rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. }))
 }
 
 fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'static BufferDef, u8)> {

@@ -248,7 +248,7 @@ impl Analysed {
             (self.mpm.as_ref().is_some_and(|m| m.content.negated), "negated_mpm"),
             (in_body && self.has_payload(), "flush"),
             (any(&|c| matches!(c, Check::FlowBit { set: true, .. } | Check::Variable { .. })), "need_flowvar"),
-            (effect(&|e| matches!(e, Effect::FileStore { .. })), "filestore"),
+            (self.rule.stores_files(), "filestore"),
             (self.scope.to_server, "toserver"),
             (self.scope.to_client, "toclient"),
             (effect(&|e| matches!(e, Effect::TlsStore)), "tlsstore"),
@@ -399,7 +399,7 @@ impl Analysed {
                 }
             }
         }
-        if self.rule.effects.iter().any(|e| matches!(e, Effect::FileStore { .. })) {
+        if self.rule.stores_files() {
             let size = Check::File(FileCheck::Size(Compare::GreaterEqual(0)));
             for place in self.scope.of_check(&size) {
                 add(&mut made, "files", place, &Item::plain("filestore"));
