@@ -1,5 +1,7 @@
 //! Buffers and numbers that rules can match: their declarations, and the bytes that a transaction returns.
 
+use crate::condition::NumberSyntax;
+
 /// How many values a buffer has, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
@@ -139,9 +141,24 @@ pub struct NumberDef {
     pub id: u8,
     /// As [`BufferDef::progress`].
     pub progress: [Option<u8>; 2],
+    /// Other names of the keyword.
+    pub also: &'static [&'static str],
+    /// The keyword's argument. `None` if a table of keywords says more about it.
+    pub syntax: Option<NumberSyntax>,
+    /// The keyword goes together with rules of either direction, although only one has a value.
+    pub goes_with_both: bool,
 }
 
 impl NumberDef {
+    /// A number without a keyword, for declarations to say what differs.
+    pub const PLAIN: NumberDef =
+        NumberDef { name: "", id: 0, progress: [None; 2], also: &[], syntax: None, goes_with_both: false };
+
+    /// A number with its keyword.
+    pub const fn keyword(name: &'static str, id: u8, progress: [Option<u8>; 2], syntax: NumberSyntax) -> NumberDef {
+        NumberDef { name, id, progress, syntax: Some(syntax), ..NumberDef::PLAIN }
+    }
+
     /// The progress of a number that can change at any time: a failed check may succeed later.
     pub const ANY_STATE: u8 = u8::MAX;
 }

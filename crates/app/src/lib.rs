@@ -30,6 +30,7 @@ mod buffer;
 pub mod bytes;
 mod cache;
 pub mod certificates;
+mod condition;
 pub mod config;
 pub mod conversation;
 pub mod dcerpc;

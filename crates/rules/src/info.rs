@@ -87,7 +87,6 @@ impl KeywordInfo {
             Does::Select(b) => (KeywordKind::StickyBuffer, Some(BufferInfo::of(b)), b.protocols),
             Does::Modify(b) => (KeywordKind::Modifier, Some(BufferInfo::of(b)), b.protocols),
             Does::Number(p, _) => (KeywordKind::Plain, None, p),
-            Does::Declared(p, _) => (KeywordKind::Plain, None, p),
             Does::Parse(_) if keywords::is_transform(k) => (KeywordKind::Transform, None, &[]),
             Does::Parse(_) => (KeywordKind::Plain, buffer(k.names.first().copied().unwrap_or_default()), &[]),
         };

@@ -2,6 +2,7 @@
 
 use margay_flow::Direction;
 
+use crate::declare::{NumberCondition, NumberSyntax};
 use crate::tx::{BufferKind, Found, NumberDef};
 
 use super::COMPLETE;
@@ -18,8 +19,26 @@ buffers! {
 const OPNUM: u8 = 0;
 
 /// Numbers for rules.
-pub(super) static NUMBERS: &[NumberDef] =
-    &[NumberDef { name: "dcerpc.opnum", id: OPNUM, progress: [Some(COMPLETE), Some(COMPLETE)] }];
+pub(super) static NUMBERS: &[NumberDef] = &[opnum_keyword(OPNUM, DONE)];
+
+/// The number of a call's operation, for a protocol that carries calls.
+pub(crate) const fn opnum_keyword(id: u8, done: Option<u8>) -> NumberDef {
+    let def = NumberDef::keyword("dcerpc.opnum", id, [done; 2], NumberSyntax::Own(operations));
+    NumberDef { also: &["dce_opnum"], ..def }
+}
+
+/// `12,18-24,5`.
+fn operations(text: &str) -> Result<NumberCondition, String> {
+    let one = |t: &str| t.trim().parse::<u16>().ok().map(u64::from);
+    let range = |t: &str| match t.split_once('-') {
+        Some((low, high)) => Some((one(low)?, one(high)?)).filter(|(low, high)| low <= high),
+        None => one(t).map(|n| (n, n)),
+    };
+    match text.split(',').map(range).collect() {
+        Some(ranges) => Ok(NumberCondition::Ranges(ranges)),
+        None => Err(format!("\"{text}\" is no list of numbers and ranges up to 65535")),
+    }
+}
 
 /// Builds the value of `dcerpc.iface` in `scratch`: the UUID, the major version as two bytes in big endian, and a byte that is
 /// 1 if the beginning of the request was seen.

@@ -24,7 +24,7 @@ use crate::parser::Parser;
 use crate::proto::AppProto;
 
 pub use crate::config::dcerpc::Config;
-pub(crate) use buffers::interface;
+pub(crate) use buffers::{interface, opnum_keyword};
 
 /// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;

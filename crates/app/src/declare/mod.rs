@@ -8,6 +8,7 @@ use margay_json::Json;
 
 use crate::buffer::{BufferDef, BufferKind, NumberDef};
 
+pub use crate::condition::{NumberCondition, NumberPart, NumberSyntax};
 pub use crate::config::{Handover, Values};
 pub use crate::recognise::Opening;
 pub use protocol::Protocol;
@@ -44,70 +45,8 @@ pub enum KeywordKind {
         /// Whether each use of the keyword in a rule selects the buffer again.
         multi: bool,
     },
-    /// An integer from 0 to `max`, compared with the shared syntax of integer keywords. `words` names values in lower case; a
-    /// rule may put `!` before a name.
-    Number {
-        /// Largest value that a rule may name.
-        max: u64,
-        /// Names of values.
-        words: &'static [(&'static str, u64)],
-    },
-    /// A bit set. A rule lists names separated by commas, each of which must be set, or clear with `!`; or it compares the
-    /// whole number.
-    Flags {
-        /// Largest value that a rule may name.
-        max: u64,
-        /// Each bit with its name, in lower case.
-        words: &'static [(&'static str, u64)],
-    },
-    /// A number with its own rule syntax, which this function parses.
-    Own(fn(&str) -> Result<NumberCondition, String>),
-}
-
-/// A rule's condition on a number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NumberCondition {
-    /// A comparison in the syntax of integer keywords (`>3`, `1-5`, `!7`) with values up to `max`.
-    Compare {
-        /// The comparison as written.
-        text: String,
-        /// The largest value that the comparison may name.
-        max: u64,
-    },
-    /// One of these values.
-    OneOf {
-        /// The values.
-        values: Vec<u64>,
-        /// Match any value except these.
-        negated: bool,
-    },
-    /// The upper 32 bits equal `tag`, and the lower 32 bits compare.
-    Tagged {
-        /// The tag, which says what the value belongs to.
-        tag: u32,
-        /// The comparison as written.
-        text: String,
-    },
-    /// At least one bit of `any` is set, and no bit of `none`.
-    Bits {
-        /// Bits of which at least one must be set; 0 for no such requirement.
-        any: u64,
-        /// Bits that must not be set.
-        none: u64,
-    },
-    /// The number packs several fields, and each of these fields compares.
-    Parts(Vec<NumberPart>),
-}
-
-/// A bit field within a number, and the condition on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NumberPart {
-    /// Its lowest bit.
-    pub first: u8,
-    /// How many bits it has, from 1 to 32.
-    pub bits: u8,
-    /// The comparison as written.
-    pub text: String,
+    /// A number, with what a rule writes about it.
+    Number(NumberSyntax),
 }
 
 impl Keyword {
@@ -123,7 +62,7 @@ impl Keyword {
 
     /// An integer from 0 to `max`.
     pub const fn number(names: &'static [&'static str], max: u64, direction: KeywordDirection) -> Keyword {
-        Keyword { names, kind: KeywordKind::Number { max, words: &[] }, direction, progress: 1 }
+        Keyword { names, kind: KeywordKind::Number(NumberSyntax::Compare { max, words: &[] }), direction, progress: 1 }
     }
 
     /// An integer whose values have names.
@@ -133,7 +72,7 @@ impl Keyword {
         words: &'static [(&'static str, u64)],
         direction: KeywordDirection,
     ) -> Keyword {
-        Keyword { names, kind: KeywordKind::Number { max, words }, direction, progress: 1 }
+        Keyword { names, kind: KeywordKind::Number(NumberSyntax::Compare { max, words }), direction, progress: 1 }
     }
 
     /// A set of bits.
@@ -143,7 +82,7 @@ impl Keyword {
         words: &'static [(&'static str, u64)],
         direction: KeywordDirection,
     ) -> Keyword {
-        Keyword { names, kind: KeywordKind::Flags { max, words }, direction, progress: 1 }
+        Keyword { names, kind: KeywordKind::Number(NumberSyntax::Flags { max, words }), direction, progress: 1 }
     }
 
     /// A number that `read` reads from the rule.
@@ -152,7 +91,7 @@ impl Keyword {
         read: fn(&str) -> Result<NumberCondition, String>,
         direction: KeywordDirection,
     ) -> Keyword {
-        Keyword { names, kind: KeywordKind::Own(read), direction, progress: 1 }
+        Keyword { names, kind: KeywordKind::Number(NumberSyntax::Own(read)), direction, progress: 1 }
     }
 
     /// The same keyword, available from `progress` instead of 1.
@@ -223,12 +162,12 @@ pub const fn buffers<const N: usize>(keywords: &[Keyword]) -> [BufferDef; N] {
 
 /// The numbers among the keywords. A number's id is its index in `keywords`.
 pub const fn numbers<const N: usize>(keywords: &[Keyword]) -> [NumberDef; N] {
-    let mut all = [NumberDef { name: "", id: 0, progress: [None; 2] }; N];
+    let mut all = [NumberDef::PLAIN; N];
     let (mut n, mut i) = (0, 0);
     while i < keywords.len() {
         let k = &keywords[i];
         if !k.is_buffer() {
-            all[n] = NumberDef { name: k.name(), id: i as u8, progress: k.progress() };
+            all[n] = NumberDef { name: k.name(), id: i as u8, progress: k.progress(), ..NumberDef::PLAIN };
             n += 1;
         }
         i += 1;

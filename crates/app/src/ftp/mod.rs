@@ -19,7 +19,7 @@ mod tx;
 use margay_flow::FlowCore;
 
 use crate::config::AppConfig;
-use crate::declare::{Opening, Protocol};
+use crate::declare::{NumberCondition, NumberSyntax, Opening, Protocol};
 use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::tx::{BufferDef, BufferKind, NumberDef};
@@ -45,9 +45,9 @@ const REPLY_RECEIVED: u8 = 2;
 const BOUNCE: u8 = 3;
 
 /// Value of `ftp.mode`: the client connects.
-pub const PASSIVE: u64 = 0;
+const PASSIVE: u64 = 0;
 /// Value of `ftp.mode`: the server connects.
-pub const ACTIVE: u64 = 1;
+const ACTIVE: u64 = 1;
 
 /// FTP.
 pub static PROTOCOL: Protocol = Protocol {
@@ -78,10 +78,18 @@ pub static PROTOCOL: Protocol = Protocol {
         },
     ],
     numbers: &[
-        NumberDef { name: "ftp.dynamic_port", id: DYNAMIC_PORT, progress: [Some(BEGUN), Some(BEGUN)] },
-        NumberDef { name: "ftp.mode", id: MODE, progress: [Some(BEGUN), Some(BEGUN)] },
-        NumberDef { name: "ftp.reply_received", id: REPLY_RECEIVED, progress: [None, Some(COMPLETE)] },
-        NumberDef { name: "ftpbounce", id: BOUNCE, progress: [Some(BEGUN), None] },
+        NumberDef::keyword("ftp.dynamic_port", DYNAMIC_PORT, [Some(BEGUN); 2], NumberSyntax::U16),
+        NumberDef::keyword("ftp.mode", MODE, [Some(BEGUN); 2], NumberSyntax::Own(mode)),
+        NumberDef {
+            goes_with_both: true,
+            ..NumberDef::keyword(
+                "ftp.reply_received",
+                REPLY_RECEIVED,
+                [None, Some(COMPLETE)],
+                NumberSyntax::Own(reply_received),
+            )
+        },
+        NumberDef::keyword("ftpbounce", BOUNCE, [Some(BEGUN), None], NumberSyntax::Holds),
     ],
     states: [
         &["request_started", "request_line", "request_complete"],
@@ -90,6 +98,17 @@ pub static PROTOCOL: Protocol = Protocol {
     events: events::NAMES,
     ..Protocol::new(AppProto::Ftp, "ftp").logged()
 };
+
+/// The argument of `ftp.mode`.
+fn mode(text: &str) -> Result<NumberCondition, String> {
+    NumberCondition::word(text, &[("passive", PASSIVE), ("active", ACTIVE)])
+}
+
+/// The argument of `ftp.reply_received`.
+fn reply_received(text: &str) -> Result<NumberCondition, String> {
+    let words = [("yes", 1), ("true", 1), ("on", 1), ("1", 1), ("no", 0), ("false", 0), ("off", 0), ("0", 0)];
+    NumberCondition::word(text, &words)
+}
 
 fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
     Box::<parser::FtpParser>::default()

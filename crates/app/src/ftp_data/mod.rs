@@ -10,7 +10,7 @@ mod tx;
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
-use crate::declare::Protocol;
+use crate::declare::{NumberCondition, NumberSyntax, Protocol};
 use crate::expect::Carries;
 use crate::parser::Parser;
 use crate::proto::AppProto;
@@ -71,6 +71,11 @@ impl Command {
     }
 }
 
+/// The argument of `ftpdata_command`: a command's name.
+fn command(text: &str) -> Result<NumberCondition, String> {
+    NumberCondition::word(text, &Command::ALL.map(|c| (c.name(), c as u64)))
+}
+
 /// The control connection's information about a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
@@ -102,7 +107,7 @@ pub static PROTOCOL: Protocol = Protocol {
     parser: unknown,
     expected: Some(expected),
     logged_with: Some(AppProto::Ftp),
-    numbers: &[NumberDef { name: "ftpdata_command", id: COMMAND, progress: [Some(0), Some(0)] }],
+    numbers: &[NumberDef::keyword("ftpdata_command", COMMAND, [Some(0); 2], NumberSyntax::Own(command))],
     states: [
         &["request_idle", "request_started", "request_complete"],
         &["response_idle", "response_started", "response_complete"],

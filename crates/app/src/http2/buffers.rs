@@ -2,11 +2,13 @@
 
 use margay_flow::Direction;
 
+use crate::declare::NumberSyntax;
 use crate::dns;
 use crate::tx::{BufferDef, Found, NumberDef, Transaction};
 
 use super::tx::Http2Tx;
 use super::{BODY, COMPLETE, HEADERS};
+use super::{grpc, keywords};
 
 const H: Option<u8> = Some(HEADERS);
 
@@ -28,14 +30,18 @@ const GRPC_STATUS: u8 = 6;
 const ANY: [Option<u8>; 2] = [Some(NumberDef::ANY_STATE); 2];
 
 const OWN_NUMBERS: [NumberDef; 7] = [
-    NumberDef { name: "http2.frametype", id: FRAME_TYPE, progress: ANY },
-    NumberDef { name: "http2.errorcode", id: ERROR_CODE, progress: ANY },
-    NumberDef { name: "http2.priority", id: PRIORITY, progress: ANY },
-    NumberDef { name: "http2.window", id: WINDOW, progress: ANY },
-    NumberDef { name: "http2.size_update", id: SIZE_UPDATE, progress: ANY },
-    NumberDef { name: "http2.settings", id: SETTINGS, progress: ANY },
-    NumberDef { name: "grpc.status", id: GRPC_STATUS, progress: [None, Some(COMPLETE)] },
+    NumberDef::keyword("http2.frametype", FRAME_TYPE, ANY, words(u8::MAX as u64, keywords::TYPES)),
+    NumberDef::keyword("http2.errorcode", ERROR_CODE, ANY, words(u32::MAX as u64, keywords::ERRORS)),
+    NumberDef::keyword("http2.priority", PRIORITY, ANY, NumberSyntax::U8),
+    NumberDef::keyword("http2.window", WINDOW, ANY, NumberSyntax::U32),
+    NumberDef::keyword("http2.size_update", SIZE_UPDATE, ANY, words(u64::MAX, &[])),
+    NumberDef::keyword("http2.settings", SETTINGS, ANY, NumberSyntax::Own(keywords::settings)),
+    NumberDef::keyword("grpc.status", GRPC_STATUS, [None, Some(COMPLETE)], words(u32::MAX as u64, grpc::STATUS)),
 ];
+
+const fn words(max: u64, words: &'static [(&'static str, u64)]) -> NumberSyntax {
+    NumberSyntax::Compare { max, words }
+}
 
 /// Numbers for rules. A setting has its identifier in the upper 32 bits and its value in the lower ones.
 pub(super) static NUMBERS: &[NumberDef] = &OWN_NUMBERS;

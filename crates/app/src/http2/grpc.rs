@@ -18,7 +18,7 @@ const TRAILERS: u8 = 0x80;
 const TRAILERS_MAX: usize = 4096;
 
 /// Names of the call status.
-pub const STATUS: &[(&str, u64)] = &[
+pub(super) const STATUS: &[(&str, u64)] = &[
     ("ok", 0),
     ("cancelled", 1),
     ("unknown", 2),

@@ -13,6 +13,7 @@ mod frame;
 mod grpc;
 mod hpack;
 mod huffman;
+mod keywords;
 mod log;
 mod parser;
 mod recognition;
@@ -29,7 +30,6 @@ use crate::parser::Parser;
 use crate::proto::AppProto;
 
 pub use crate::config::http2::Config;
-pub use grpc::STATUS as GRPC_STATUS;
 pub use tx::Http2Tx;
 
 /// Progress of a transaction: indexes in the states of [`PROTOCOL`].

@@ -104,7 +104,7 @@ fn chosen_attribute(text: &str) -> Result<NumberCondition, String> {
     };
     let name = name.trim();
     match ATTRIBUTES.iter().find(|a| a.1 == name) {
-        Some(a) => Ok(NumberCondition::Tagged { tag: u32::from(a.0), text: value.trim().to_owned() }),
+        Some(a) => Ok(NumberCondition::Tagged { tag: u32::from(a.0), text: Some(value.trim().to_owned()) }),
         None => Err(format!(
             "\"{name}\" is no attribute: write one of {}",
             ATTRIBUTES.iter().map(|a| a.1).collect::<Vec<_>>().join(", ")

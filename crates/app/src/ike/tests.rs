@@ -168,6 +168,6 @@ fn who_is_the_client() {
 
 #[test]
 fn attributes_of_rules() {
-    assert_eq!(chosen_attribute("alg_hash=2"), Ok(NumberCondition::Tagged { tag: 2, text: "2".into() }));
+    assert_eq!(chosen_attribute("alg_hash=2"), Ok(NumberCondition::Tagged { tag: 2, text: Some("2".into()) }));
     assert!(chosen_attribute("alg_hash").is_err() && chosen_attribute("alg=2").is_err());
 }

@@ -48,9 +48,9 @@ fn procedure(text: &str) -> Result<NumberCondition, String> {
     let text = text.trim();
     let (name, not) = text.strip_prefix('!').map_or((text, ""), |n| (n.trim(), "!"));
     if let Some(word) = names::word(name) {
-        return Ok(NumberCondition::Tagged { tag: 1, text: format!("{not}{word}") });
+        return Ok(NumberCondition::Tagged { tag: 1, text: Some(format!("{not}{word}")) });
     }
-    Ok(NumberCondition::Tagged { tag: 0, text: inclusive(text)? })
+    Ok(NumberCondition::Tagged { tag: 0, text: Some(inclusive(text)?) })
 }
 
 /// Rewrites a range in the syntax of the other integer keywords: ranges of NFS numbers include their ends, all others exclude them.

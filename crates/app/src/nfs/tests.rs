@@ -268,7 +268,7 @@ fn compounds_of_version_4() {
 #[test]
 fn procedures_that_rules_name() {
     let text = |t: &str| match procedure(t) {
-        Ok(NumberCondition::Tagged { tag, text }) => Some((tag, text)),
+        Ok(NumberCondition::Tagged { tag, text }) => Some((tag, text.unwrap_or_default())),
         _ => None,
     };
     assert_eq!(text("17"), Some((0, "17".into())));

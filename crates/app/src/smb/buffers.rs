@@ -3,6 +3,7 @@
 use margay_flow::Direction;
 
 use crate::dcerpc;
+use crate::declare::NumberSyntax;
 use crate::tx::{Found, NumberDef};
 
 use super::COMPLETE;
@@ -23,10 +24,8 @@ const VERSION: u8 = 0;
 const OPNUM: u8 = 1;
 
 /// Numbers for rules.
-pub(super) static NUMBERS: &[NumberDef] = &[
-    NumberDef { name: "smb.version", id: VERSION, progress: [Some(0), Some(0)] },
-    NumberDef { name: "dcerpc.opnum", id: OPNUM, progress: [DONE, DONE] },
-];
+pub(super) static NUMBERS: &[NumberDef] =
+    &[NumberDef::keyword("smb.version", VERSION, [Some(0); 2], NumberSyntax::U8), dcerpc::opnum_keyword(OPNUM, DONE)];
 
 /// See [`crate::Transaction::buffer`].
 pub(super) fn buffer<'a>(

@@ -52,7 +52,7 @@ pub static PROTOCOL: Protocol = Protocol {
     recognition: recognition::RECOGNITION,
     parser,
     buffers: tx::BUFFERS,
-    numbers: &[NumberDef { name: "ssh.protoversion", id: 0, progress: [Some(BANNER_DONE), Some(BANNER_DONE)] }],
+    numbers: &[NumberDef { name: "ssh.protoversion", progress: [Some(BANNER_DONE); 2], ..NumberDef::PLAIN }],
     states: [
         &["request_in_progress", "request_banner_wait_eol", "request_banner_done", "request_finished"],
         &["response_in_progress", "response_banner_wait_eol", "response_banner_done", "response_finished"],

@@ -2,11 +2,12 @@
 
 use margay_flow::Direction;
 
+use crate::declare::NumberSyntax;
 use crate::tx::{Extra, Form, Found, NumberDef};
 
-use super::ja;
 use super::tx::TlsTx;
 use super::{CLIENT_CERT, CLIENT_HELLO, SERVER_CERT, SERVER_HELLO};
+use super::{ja, keywords};
 
 buffers! {
     Sni "tls.sni" ("tls_sni") Single Some(CLIENT_HELLO), None;
@@ -84,22 +85,26 @@ mod id {
     pub(super) const VALID: u8 = 7;
 }
 
+const ANY: [Option<u8>; 2] = [Some(NumberDef::ANY_STATE); 2];
+const HELLO: [Option<u8>; 2] = [Some(CLIENT_HELLO), Some(SERVER_HELLO)];
+/// The server's certificates, which are the only ones that these keywords see.
+const SERVERS: [Option<u8>; 2] = [None, Some(SERVER_CERT)];
+
 /// Numbers for rules.
 pub(super) static NUMBERS: &[NumberDef] = &[
     // Until there is a hello, the version of the records.
-    NumberDef { name: "tls.version", id: id::VERSION, progress: [Some(NumberDef::ANY_STATE); 2] },
-    NumberDef { name: "ssl_version", id: id::RECORD_VERSION, progress: [Some(CLIENT_HELLO), Some(SERVER_HELLO)] },
-    NumberDef { name: "ssl_state", id: id::STATE, progress: [Some(NumberDef::ANY_STATE); 2] },
-    // These see only the server's certificates.
-    NumberDef { name: "tls.cert_chain_len", id: id::CHAIN_LEN, progress: [None, Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_notbefore", id: id::NOT_BEFORE, progress: [None, Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_notafter", id: id::NOT_AFTER, progress: [None, Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_expired", id: id::EXPIRED, progress: [None, Some(SERVER_CERT)] },
-    NumberDef { name: "tls_cert_valid", id: id::VALID, progress: [None, Some(SERVER_CERT)] },
+    NumberDef::keyword("tls.version", id::VERSION, ANY, NumberSyntax::Own(keywords::version)),
+    NumberDef::keyword("ssl_version", id::RECORD_VERSION, HELLO, NumberSyntax::Own(keywords::versions)),
+    NumberDef::keyword("ssl_state", id::STATE, ANY, NumberSyntax::Own(keywords::state)),
+    NumberDef::keyword("tls.cert_chain_len", id::CHAIN_LEN, SERVERS, NumberSyntax::U32),
+    NumberDef::keyword("tls_cert_notbefore", id::NOT_BEFORE, SERVERS, NumberSyntax::Own(keywords::date)),
+    NumberDef::keyword("tls_cert_notafter", id::NOT_AFTER, SERVERS, NumberSyntax::Own(keywords::date)),
+    NumberDef::keyword("tls_cert_expired", id::EXPIRED, SERVERS, NumberSyntax::Holds),
+    NumberDef::keyword("tls_cert_valid", id::VALID, SERVERS, NumberSyntax::Holds),
 ];
 
 /// Maps seconds since 1970 to an unsigned number with the same order.
-const fn ordered(seconds: i64) -> u64 {
+pub(super) const fn ordered(seconds: i64) -> u64 {
     seconds.cast_unsigned() ^ 1 << 63
 }
 

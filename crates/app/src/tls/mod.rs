@@ -13,6 +13,7 @@ pub mod events;
 mod handshake;
 pub mod hello;
 pub mod ja;
+mod keywords;
 mod log;
 mod parser;
 mod recognition;

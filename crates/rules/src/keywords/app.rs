@@ -11,7 +11,6 @@ use crate::number::compare;
 use crate::protocol;
 
 pub(super) const SSH: &[&str] = &["ssh"];
-pub(super) const SMB: &[&str] = &["smb"];
 pub(super) const DCE: &[&str] = &["dcerpc", "smb"];
 const TEMPLATE: &[&str] = &["template"];
 const FILE: &[&str] = &["http", "http1", "http2", "doh2", "smtp", "ftp", "ftp-data", "smb", "nfs", "pop3", "imap"];

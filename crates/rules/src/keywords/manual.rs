@@ -3,7 +3,7 @@
 /// Pages by the prefix of a keyword's name, or by the whole name if the pattern ends with `$`. The first match counts.
 /// Keywords without a match have the page of their table.
 const PAGES: &[(&[&str], &str)] = &[
-    (&["http2."], "rules/http2-keywords.html"),
+    (&["http2.", "grpc."], "rules/http2-keywords.html"),
     (&["http.", "http_"], "rules/http-keywords.html"),
     (&["file.data$", "file_data$"], "rules/http-keywords.html"),
     (&["file"], "rules/file-keywords.html"),

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use margay_app::declare::KeywordKind;
+use margay_app::declare::NumberSyntax;
 
-use crate::ast::{Check, NumberTest, Side, Which};
+use crate::ast::{Check, Side};
 use crate::buffer::{Buffer, Direction};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
@@ -19,18 +19,16 @@ mod bytes;
 mod content;
 mod data;
 mod dataset;
+mod dcerpc;
 mod declared;
 mod events;
 mod flow;
-mod ftp;
 mod http;
-mod http2;
 mod manual;
 mod meta;
 mod number;
 mod packet;
 mod pcre;
-mod smb;
 mod ssh;
 mod threshold;
 mod tls;
@@ -73,10 +71,8 @@ pub(crate) enum Does {
     Select(&'static Buffer),
     /// Moves the last content to a buffer
     Modify(&'static Buffer),
-    /// A check on a number of a protocol's transactions
-    Number(&'static [&'static str], fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>),
     /// A check on a number that a protocol declares
-    Declared(&'static [&'static str], KeywordKind),
+    Number(&'static [&'static str], NumberSyntax),
 }
 
 /// One keyword.
@@ -109,25 +105,6 @@ impl Keyword {
             direction: Direction::Both,
             about: "",
             does: Does::Parse(parse),
-        }
-    }
-
-    /// A number of a protocol's transactions; `parse` parses the condition.
-    pub(crate) const fn number(
-        names: &'static [&'static str],
-        takes: Takes,
-        protocols: &'static [&'static str],
-        parse: fn(&Input<'_>) -> Result<(NumberTest, Which), Fail>,
-    ) -> Keyword {
-        Keyword {
-            names,
-            takes,
-            quotes: Quotes::No,
-            negatable: false,
-            feature: "",
-            direction: Direction::Both,
-            about: "",
-            does: Does::Number(protocols, parse),
         }
     }
 
@@ -202,12 +179,10 @@ static FAMILIES: &[(&[Keyword], &str)] = &[
     (events::KEYWORDS, "rules/header-keywords.html"),
     (transform::KEYWORDS, "rules/transforms.html"),
     (http::KEYWORDS, "rules/http-keywords.html"),
-    (http2::KEYWORDS, "rules/http2-keywords.html"),
     (app::KEYWORDS, "rules/index.html"),
-    (ftp::KEYWORDS, "rules/ftp-keywords.html"),
     (ssh::KEYWORDS, "rules/ssh-keywords.html"),
     (tls::KEYWORDS, "rules/tls-keywords.html"),
-    (smb::KEYWORDS, "rules/smb-keywords.html"),
+    (dcerpc::KEYWORDS, "rules/dcerpc-keywords.html"),
 ];
 
 /// The families, followed by the keywords that protocols declare.
@@ -294,7 +269,7 @@ pub(crate) fn of_check(c: &Check) -> &str {
                 app::of_check,
                 http::of_check,
                 data::of_check,
-                smb::of_check,
+                dcerpc::of_check,
             ];
             families.iter().find_map(|of| of(c)).unwrap_or_default()
         }
@@ -329,17 +304,10 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
             need_protocol(b, buffer.protocols, &written);
             content::modify_buffer(b, &written, buffer)
         }
-        Does::Number(protocols, parse) => {
+        Does::Number(protocols, syntax) => {
             need_protocol(b, protocols, &written);
             b.restrict(protocols)?;
-            let (test, which) = parse(&input)?;
-            b.check(Check::Number { keyword: input.name, test, which });
-            Ok(())
-        }
-        Does::Declared(protocols, kind) => {
-            need_protocol(b, protocols, &written);
-            b.restrict(protocols)?;
-            let (test, which) = declared::test(&input, kind)?;
+            let (test, which) = declared::test(&input, syntax)?;
             b.check(Check::Number { keyword: input.name, test, which });
             Ok(())
         }

@@ -5,11 +5,6 @@ use crate::builder::Input;
 use crate::error::{Fail, fail};
 use crate::number::compare;
 
-/// A 32-bit number.
-pub(crate) fn u32(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    integer(i, u64::from(u32::MAX), &|_| None)
-}
-
 /// A number up to `max`, or a name that `named` resolves (in lower case), optionally negated with `!`.
 pub(crate) fn integer(
     i: &Input<'_>,

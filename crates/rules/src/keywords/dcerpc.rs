@@ -1,17 +1,13 @@
-//! SMB versions; DCE/RPC interfaces and operations.
+//! Interfaces of DCE/RPC.
 
-use super::app::{DCE, SMB};
-use super::{Keyword, Takes, need_protocol, number};
-use crate::ast::{Check, Compare, InterfaceTest, NumberTest, Which};
+use super::app::DCE;
+use super::{Keyword, need_protocol};
+use crate::ast::{Check, Compare, InterfaceTest};
 use crate::builder::{Builder, Input};
-use crate::error::{Fail, fail};
+use crate::error::Fail;
 
-pub(super) const KEYWORDS: &[Keyword] = &[
-    Keyword::number(&["smb.version"], Takes::Value, SMB, version),
-    Keyword::value(&["dcerpc.iface", "dce_iface"], iface)
-        .about("the interface of DCE/RPC that a call or a binding is for"),
-    Keyword::number(&["dcerpc.opnum", "dce_opnum"], Takes::Value, DCE, opnum),
-];
+pub(super) const KEYWORDS: &[Keyword] = &[Keyword::value(&["dcerpc.iface", "dce_iface"], iface)
+    .about("the interface of DCE/RPC that a call or a binding is for")];
 
 /// The keyword of a check that this file makes.
 pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
@@ -19,26 +15,6 @@ pub(super) const fn of_check(c: &Check) -> Option<&'static str> {
         Check::Interface(_) => "dcerpc.iface",
         _ => return None,
     })
-}
-
-fn version(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    number::integer(i, u64::from(u8::MAX), &|_| None)
-}
-
-/// `12,18-24,5`.
-fn opnum(i: &Input<'_>) -> Result<(NumberTest, Which), Fail> {
-    let one = |t: &str| t.trim().parse::<u16>().ok().map(u64::from);
-    let range = |t: &str| match t.split_once('-') {
-        Some((low, high)) => Some((one(low)?, one(high)?)).filter(|(low, high)| low <= high),
-        None => one(t).map(|n| (n, n)),
-    };
-    match i.text.split(',').map(range).collect::<Option<Vec<_>>>() {
-        Some(ranges) => Ok((NumberTest::Ranges(ranges), Which::Any)),
-        None => fail(
-            "detect-dce-opnum",
-            format!("{}: \"{}\" is no list of numbers and ranges up to 65535", i.written, i.text),
-        ),
-    }
 }
 
 /// `UUID[,[<>=!]VERSION][,any_frag]`.
@@ -105,23 +81,6 @@ mod tests {
     }
 
     #[test]
-    fn operations() {
-        for (options, want) in
-            [("dcerpc.opnum:15;", vec![(15, 15)]), ("dce_opnum:12,18-24,5;", vec![(12, 12), (18, 24), (5, 5)])]
-        {
-            let r = rule(options).unwrap();
-            let Some(Check::Number { keyword, test, .. }) = r.checks.iter().find(|c| matches!(c, Check::Number { .. }))
-            else {
-                panic!("{options}: {:?}", r.checks)
-            };
-            assert_eq!((*keyword, test), ("dcerpc.opnum", &NumberTest::Ranges(want)));
-        }
-        for options in ["dcerpc.opnum:>10;", "dcerpc.opnum:70000;", "dcerpc.opnum:9-3;", "dcerpc.opnum:;"] {
-            assert!(rule(options).is_none(), "{options}");
-        }
-    }
-
-    #[test]
     fn interfaces() {
         const UUID: &str = "367abb81-9844-35f1-ad32-98f038001003";
         for (rest, version, any_frag) in [
@@ -143,12 +102,5 @@ mod tests {
         {
             assert!(rule(&format!("dcerpc.iface:{bad};")).is_none(), "{bad}");
         }
-    }
-
-    #[test]
-    fn versions() {
-        let r = rule("smb.version:2;").unwrap();
-        assert!(matches!(r.checks.as_slice(), [Check::Number { keyword: "smb.version", .. }]), "{:?}", r.checks);
-        assert!(rule("smb.version:three;").is_none());
     }
 }
