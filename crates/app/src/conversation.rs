@@ -88,9 +88,6 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
     }
 
-    /// Whether each direction's stream is also a frame for rules.
-    const STREAM_FRAMES: bool = false;
-
     /// An HTTP/1 request upgraded the flow to this protocol.
     fn take_over(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, from: Upgrade) {
         let _ = (turn, from);
@@ -465,9 +462,6 @@ impl<S: Conversation> Parser for MessageParser<S> {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if cx.flow.proto != 6 {
             return self.datagram(cx, dir, data);
-        }
-        if S::STREAM_FRAMES && !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
         }
         let parsed = self.stream(cx, dir, data);
         self.sides[dir.index()].waiting = data.len().saturating_sub(parsed.consumed);

@@ -6,7 +6,7 @@ use crate::declare::{Opening, Protocol};
 use crate::expect::Carries;
 use crate::parser::{AppCounters, Outcome, Parse, Parser};
 use crate::proto::AppProto;
-use crate::recognise::{Probed, RecogniseState, Recognised, begins_with};
+use crate::recognise::{Probed, RecogniseState, Recognised, TCP, begins_with};
 use crate::registry::{declaration, protocol};
 use crate::tx::Transaction;
 
@@ -171,7 +171,7 @@ impl AppSession {
         }
         if cx.end {
             self.ended[dir.index()] = true;
-        } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == 6 {
+        } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == TCP {
             // The other direction spoke first, and its protocol is known only now: parse it first.
             self.waits = Some(dir);
             return FeedResult { consumed: 0, again: true };
@@ -183,6 +183,10 @@ impl AppSession {
             return FeedResult { consumed: data.len(), again: before != self.proto };
         };
         self.told.note();
+        // Each side of a connection is a frame of its own, whatever the parser marks in it.
+        if cx.flow.proto == TCP && !data.is_empty() {
+            cx.shared.frames.begin_stream(dir);
+        }
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
         self.took(cx, dir, consumed);
@@ -357,7 +361,7 @@ impl AppSession {
             return;
         }
         let other = self.side[dir.reverse().index()];
-        if dir == Direction::ToServer && cx.flow.proto == 6 && other.is_known() {
+        if dir == Direction::ToServer && cx.flow.proto == TCP && other.is_known() {
             match begins_with(declaration(other).map_or(&[], |p| p.first_words), data) {
                 Probed::Yes { .. } => {
                     self.side[dir.index()] = other;
@@ -373,7 +377,7 @@ impl AppSession {
             Recognised::Known { proto, reverse: true }
                 if self.parsers.is_empty()
                     && (self.side == [AppProto::Unknown; 2]
-                        || cx.flow.proto == 6 && !self.side.iter().any(|s| s.is_known()))
+                        || cx.flow.proto == TCP && !self.side.iter().any(|s| s.is_known()))
                     || cx.flow.proto == 17 && self.side[dir.reverse().index()] == proto =>
             {
                 self.turn = true;
@@ -396,7 +400,7 @@ impl AppSession {
                     }
                     return;
                 }
-                if other == AppProto::Failed && cx.flow.proto == 6 {
+                if other == AppProto::Failed && cx.flow.proto == TCP {
                     let recogniser = &cx.config.recogniser;
                     if recogniser.is_accepted(&self.state, dir.reverse(), proto) {
                         self.side[dir.reverse().index()] = proto;

@@ -286,11 +286,8 @@ impl Parser for DcerpcParser {
             self.datagram(cx, dir, data);
             return Parsed::used(data.len());
         }
-        if !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
-            if dir == Direction::ToServer {
-                self.settle();
-            }
+        if !data.is_empty() && dir == Direction::ToServer {
+            self.settle();
         }
         self.stream(cx, dir, data)
     }

@@ -36,7 +36,6 @@ impl<const MULTICAST: bool> Conversation for DnsFlow<MULTICAST> {
     type Tx = Dns;
     const PROTO: AppProto = if MULTICAST { AppProto::Mdns } else { AppProto::Dns };
     const RESUMES: bool = true;
-    const STREAM_FRAMES: bool = true;
 
     fn new(config: &AppConfig, flow: &FlowCore) -> Self {
         DnsFlow { stream: flow.proto == 6, max_txs: config.dns.max_tx, unlogged: VecDeque::new() }

@@ -617,9 +617,6 @@ impl Parser for Http1Parser {
         let before = self.at(dir);
         // A step without progress changes the state. Several in a row are bounded.
         let mut idle = 0;
-        if !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
-        }
         while idle < 8 {
             self.side(dir).at = at;
             let rest = data.get(at..).unwrap_or(&[]);

@@ -412,9 +412,6 @@ impl Parser for Http2Parser {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let mut at = 0;
         let mut outcome = Outcome::More;
-        if !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
-        }
         // A step without progress changes the state; the next step then consumes data or needs more.
         loop {
             let rest = data.get(at..).unwrap_or(&[]);

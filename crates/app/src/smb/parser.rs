@@ -531,7 +531,6 @@ impl Parser for SmbParser {
         cx.shared.wishes.stream_depth = Some(cx.config.smb.stream_depth);
         if !data.is_empty() {
             self.spoke[dir.index()] = true;
-            cx.shared.frames.begin_stream(dir);
         }
         let (mut at, mut outcome) = (0, Outcome::More);
         // A step without progress changes the state; the next step then consumes data or needs more.

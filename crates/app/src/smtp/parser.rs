@@ -601,9 +601,6 @@ impl Parser for SmtpParser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        if !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
-        }
         let parsed = match dir {
             Direction::ToServer => self.client(cx, data),
             Direction::ToClient => self.server(cx, data),

@@ -249,9 +249,6 @@ impl Parser for SshParser {
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         self.tx.get_or_insert_with(|| SshTx { awaits_hassh: cx.config.ssh.hassh, ..SshTx::default() });
-        if !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
-        }
         let encrypted = self.sides.iter().all(|s| s.state == State::Encrypted);
         let mut at = 0;
         loop {
@@ -563,9 +560,8 @@ mod tests {
         t.shared.frames.wanted = true;
         t.feed(ToServer, &[&b"SSH-2.0-x\n"[..], &packet(30, b"abcd", 4), &packet(2, b"", 0)].concat(), 1000, false);
         let seen: Vec<_> = t.shared.frames.flow.of(ToServer).iter().map(|f| (f.kind, f.offset, f.end)).collect();
-        let whole = (crate::frame::STREAM, 0, None);
         let first = [(PDU_FRAME, 10, Some(24)), (HEADER_FRAME, 10, Some(16)), (DATA_FRAME, 16, Some(24))];
         let second = [(PDU_FRAME, 24, Some(30)), (HEADER_FRAME, 24, Some(30))];
-        assert_eq!(seen, [&[whole][..], &first, &second].concat());
+        assert_eq!(seen, [&first[..], &second].concat());
     }
 }

@@ -500,9 +500,6 @@ impl Parser for TlsParser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        if !data.is_empty() {
-            cx.shared.frames.begin_stream(dir);
-        }
         let mut used = 0;
         loop {
             match self.step(cx, dir, data.get(used..).unwrap_or(&[]), used) {

@@ -14,12 +14,11 @@ pub(crate) fn recogniser(config: &Config) -> Result<RecogniseSettings, ConfigErr
     let mut settings = RecogniseSettings::default();
     for (proto, key) in configurable() {
         for (transport, name) in [(TCP, "tcp"), (UDP, "udp")] {
-            // A setting of one transport takes precedence over that of the protocol (`dns` has only the former). For ports it
-            // is the other way round, as in Suricata.
+            // A setting of the protocol takes precedence over that of one transport, as in Suricata.
             let own = format!("app-layer.protocols.{key}.{name}");
             let both = format!("app-layer.protocols.{key}");
             let set = ProtocolSettings {
-                mode: mode(config, &own)?.or(mode(config, &both)?),
+                mode: mode(config, &both)?.or(mode(config, &own)?),
                 dp: detection_ports(config, &both, "dp")?.or(detection_ports(config, &own, "dp")?),
                 sp: detection_ports(config, &both, "sp")?.or(detection_ports(config, &own, "sp")?),
             };
@@ -84,7 +83,7 @@ mod tests {
     #[test]
     fn modes_and_ports() {
         let s = read(
-            "    imap: {enabled: detection-only}\n    tls: {enabled: no, detection-ports: {dp: 443, sp: \"1-9\"}}\n    \
+            "    ssh: {enabled: yes, tcp: {enabled: no}}\n    imap: {enabled: detection-only}\n    tls: {enabled: no, detection-ports: {dp: 443, sp: \"1-9\"}}\n    \
              dns: {udp: {enabled: no}, tcp: {detection-ports: {dp: \"53, 5300:5303\"}}}\n",
         )
         .unwrap();
@@ -96,7 +95,8 @@ mod tests {
         assert_eq!(dns.mode, None);
         let dp = dns.dp.unwrap();
         assert!(dp.contains(53) && dp.contains(5302) && !dp.contains(54));
-        assert_eq!(s.of(AppProto::Ssh, TCP), ProtocolSettings::default());
+        assert_eq!(s.of(AppProto::Ssh, TCP).mode, Some(Mode::On));
+        assert_eq!(s.of(AppProto::Smtp, TCP), ProtocolSettings::default());
     }
 
     #[test]
