@@ -217,7 +217,8 @@ impl Headers {
         if !std::mem::take(&mut self.has_pending) {
             return flags;
         }
-        if limit != 0 && self.list.len() >= limit as usize {
+        // As in Suricata, one more than the limit is kept.
+        if self.list.len() > limit as usize {
             flags.too_many = true;
             return flags;
         }
@@ -409,10 +410,10 @@ mod tests {
                 h.fold(l, 1000);
                 continue;
             }
-            h.finish(0);
+            h.finish(1024);
             h.begin(l);
         }
-        h.finish(0);
+        h.finish(1024);
         h
     }
 
@@ -476,14 +477,14 @@ mod tests {
         let mut repeated = 0;
         for _ in 0..100 {
             h.begin(b"A: b");
-            repeated += usize::from(h.finish(0).repeated);
+            repeated += usize::from(h.finish(1024).repeated);
         }
         assert_eq!((repeated, h.values(b"a").count()), (99, 65));
         for _ in 0..100 {
             h.begin(b"B: b");
             h.finish(70);
         }
-        assert_eq!(h.names().map(|n| h.values(n).count()).sum::<usize>(), 70);
+        assert_eq!(h.names().map(|n| h.values(n).count()).sum::<usize>(), 71);
     }
     proptest::proptest! {
         /// A search with the index finds the same fields as one without.
@@ -495,7 +496,7 @@ mod tests {
                 let before = model.iter().position(|found| same(found, trim(name)));
                 proptest::prop_assert_eq!(h.find(trim(name)).filter(|_| !h.is_empty()), before);
                 h.begin(&[name, b":x"].concat());
-                h.finish(0);
+                h.finish(1024);
                 if h.list.len() > model.len() {
                     model.push(trim(name));
                 }

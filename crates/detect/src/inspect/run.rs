@@ -187,7 +187,7 @@ impl CompiledBuffer {
         while let Some((op, after)) = rest.split_first() {
             rest = after;
             ctx.steps += 1;
-            if ctx.steps > self.limit {
+            if ctx.steps >= self.limit {
                 ctx.limit_reached += 1;
                 self.tell(op, data, cursor, None, CheckResult::Limit, ctx);
                 return Outcome::Stop;

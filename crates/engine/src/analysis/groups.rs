@@ -44,16 +44,12 @@ impl GroupSettings {
             _ => (20, 40),
         };
         // The name that Suricata 8 uses takes precedence.
-        let ports = |transport: &str, default: &str| -> Result<Vec<u16>, ConfigError> {
+        let ports = |transport: &str, default: &[u16]| -> Result<Vec<u16>, ConfigError> {
             let [key, old] = ["priority-ports", "whitelist"].map(|n| format!("detect.grouping.{transport}-{n}"));
-            let (path, text) = match (config.get(&key), config.get(&old)) {
-                (Some(text), _) => (&key, text),
-                (None, text) => (&old, text.unwrap_or(default)),
-            };
-            let listed = text.split(',').map(str::trim).filter(|t| !t.is_empty());
-            listed
-                .map(|p| p.parse().map_err(|_| settings::wrong(config, path, &format!("\"{p}\" is no port"))))
-                .collect()
+            match [key, old].iter().find(|path| config.node(path).is_some()) {
+                Some(path) => settings::ports(config, path, 0),
+                None => Ok(default.to_vec()),
+            }
         };
         Ok(GroupSettings {
             dump: flag("dump-to-disk")?,
@@ -61,8 +57,8 @@ impl GroupSettings {
             include_mpm_stats: flag("include-mpm-stats")?,
             max: [server, client],
             favoured: [
-                ports("tcp", "53, 80, 139, 443, 445, 1433, 3306, 3389, 6666, 6667, 8080")?,
-                ports("udp", "53, 135, 5060")?,
+                ports("tcp", &[53, 80, 139, 443, 445, 1433, 3306, 3389, 6666, 6667, 8080])?,
+                ports("udp", &[53, 135, 5060])?,
             ],
         })
     }

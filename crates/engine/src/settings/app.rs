@@ -127,6 +127,7 @@ fn server(node: Node<'_>, server: &mut ServerConfig) -> Result<(), ConfigError> 
     set(node.bool("double-decode-query")?, &mut server.double_decode_query);
     set(node.bool("uri-include-all")?, &mut server.uri_include_all);
     set(node.bool("query-plusspace-decode")?, &mut server.plus_as_space);
+    not_zero(node, "meta-field-limit")?;
     set(bytes(node, "meta-field-limit")?, &mut server.field_limit);
     set(count(node, "max-tx")?, &mut server.max_tx);
     set(count(node, "headers-limit")?, &mut server.headers_limit);
@@ -134,6 +135,9 @@ fn server(node: Node<'_>, server: &mut ServerConfig) -> Result<(), ConfigError> 
 }
 
 fn decompression(node: Node<'_>, limits: &mut Limits) -> Result<(), ConfigError> {
+    for name in ["compression-bomb-limit", "lzma-memlimit", "decompression-time-limit"] {
+        not_zero(node, name)?;
+    }
     set(node.size("compression-bomb-limit")?, &mut limits.bomb);
     let memory = node.size("lzma-memlimit")?;
     match node.bool("lzma-enabled")? {
@@ -227,6 +231,14 @@ fn set<T>(value: Option<T>, target: &mut T) {
     }
 }
 
+/// Refuses 0 for a limit, as Suricata does: it would leave nothing to inspect.
+fn not_zero(node: Node<'_>, name: &str) -> Result<(), ConfigError> {
+    if node.size(name)? == Some(0) {
+        return Err(at(node, name).error(format!("{name}: must be at least 1")));
+    }
+    Ok(())
+}
+
 /// A size below 4 GB.
 fn bytes(node: Node<'_>, name: &str) -> Result<Option<u32>, ConfigError> {
     let Some(n) = node.size(name)? else { return Ok(None) };
@@ -288,6 +300,10 @@ mod tests {
             ("personality: Tomcat", "Tomcat"),
             ("request-body-limit: much", "request-body-limit"),
             ("max-tx: -1", "max-tx"),
+            ("meta-field-limit: 0", "meta-field-limit"),
+            ("compression-bomb-limit: 0", "compression-bomb-limit"),
+            ("lzma-memlimit: 0", "lzma-memlimit"),
+            ("decompression-time-limit: 0", "decompression-time-limit"),
             ("path-bestfit-replacement-char: ab", "ab"),
             ("path-url-encoding-invalid-handling: guess", "guess"),
             ("swf-decompression: {enabled: yes, type: zip}", "zip"),

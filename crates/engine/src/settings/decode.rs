@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn reads_ports_policies_and_sizes() {
-        let text = "%YAML 1.1\n---\nvars:\n  port-groups:\n    V: \"[4789,8472]\"\ndecoder:\n  max-layers: 4\n  vxlan:\n    \
+        let text = "%YAML 1.1\n---\nvars:\n  port-groups:\n    V: \"[8472,4789:4791]\"\ndecoder:\n  max-layers: 4\n  vxlan:\n    \
                     enabled: yes\n    ports: $V\n  teredo:\n    ports: any\ndefrag:\n  memcap: 1mb\nhost-os-policy:\n  \
                     linux: [10.0.0.0/8, \"2001:db8::/32\"]\n  windows: [0.0.0.0/0]\n";
         let d = decode(&Config::from_str(text, "t").unwrap(), true).unwrap();
-        assert_eq!((d.max_layers, d.vxlan.ports, d.teredo.ports.len()), (4, vec![4789, 8472], 0));
+        assert_eq!((d.max_layers, d.vxlan.ports, d.teredo.ports.len()), (4, vec![4789, 4790, 4791, 8472], 0));
         assert_eq!(d.defrag.memcap, 1 << 20);
         assert_eq!(d.defrag.hosts.len(), 3);
         assert!(d.ignore_checksums);
@@ -106,6 +106,7 @@ mod tests {
         for (text, word) in [
             ("decoder:\n  vxlan:\n    ports: $NONE\n", "NONE"),
             ("decoder:\n  vxlan:\n    ports: 99999\n", "99999"),
+            ("decoder:\n  vxlan:\n    ports: \"9:8\"\n", "9:8"),
             ("host-os-policy:\n  linux: [10.0.0.0/99]\n", "10.0.0.0/99"),
             ("host-os-policy:\n  plan9: [10.0.0.0/9]\n", "plan9"),
             ("decoder:\n  max-layers: 1000\n", "1000"),

@@ -32,7 +32,14 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         mpm_algo,
         packet_alert_max: number(config, "packet-alert-max", d.packet_alert_max)?,
         action_order: action_order(config)?.unwrap_or(d.action_order),
-        inspection_recursion_limit: number(config, "detect.inspection-recursion-limit", d.inspection_recursion_limit)?,
+        inspection_recursion_limit: match number(
+            config,
+            "detect.inspection-recursion-limit",
+            d.inspection_recursion_limit,
+        )? {
+            0 => u32::MAX,
+            n => n,
+        },
         pcre_match_limit: limit(config, "pcre.match-limit", d.pcre_match_limit)?,
         pcre_match_limit_recursion: limit(config, "pcre.match-limit-recursion", d.pcre_match_limit_recursion)?,
         asn1_frames: number(config, "asn1-max-frames", d.asn1_frames)?,
@@ -214,6 +221,7 @@ mod tests {
             read("action-order: [drop, pass, reject, alert]\npacket-alert-max: 20\npcre:\n  match-limit: 9").unwrap();
         assert_eq!(d.action_order[0], Action::Drop);
         assert_eq!((d.packet_alert_max, d.pcre_match_limit), (20, 9));
+        assert_eq!(read("detect:\n  inspection-recursion-limit: 0").unwrap().inspection_recursion_limit, u32::MAX);
         for bad in ["action-order: [drop]", "action-order: [drop, drop, pass, alert]", "mpm-algo: magic"] {
             assert!(read(bad).is_err(), "{bad}");
         }

@@ -145,7 +145,7 @@ pub(crate) fn wrong(config: &Config, path: &str, reason: &str) -> ConfigError {
     }
 }
 
-/// The ports of a setting: `4789`, `[4789, 4790]`, `$VXLAN_PORTS`, `any` (empty).
+/// The ports of a setting, sorted: `4789`, `[4789, 4800:4810]`, `$VXLAN_PORTS`, `any` (empty).
 ///
 /// # Errors
 /// An invalid port, an unknown variable, or variables that are nested too deeply.
@@ -155,6 +155,8 @@ pub(crate) fn ports(config: &Config, path: &str, default: u16) -> Result<Vec<u16
     for text in node.values() {
         add_ports(config, path, text, 0, &mut out)?;
     }
+    out.sort_unstable();
+    out.dedup();
     Ok(out)
 }
 
@@ -173,9 +175,10 @@ fn add_ports(config: &Config, path: &str, text: &str, depth: u8, out: &mut Vec<u
             };
             add_ports(config, path, value, depth + 1, out)?;
         } else {
-            match part.parse() {
-                Ok(p) => out.push(p),
-                Err(_) => return Err(wrong(config, path, &format!("\"{part}\" is no port"))),
+            let (first, last) = part.split_once(':').unwrap_or((part, part));
+            match (first.trim().parse::<u16>(), last.trim().parse()) {
+                (Ok(first), Ok(last)) if first <= last => out.extend(first..=last),
+                _ => return Err(wrong(config, path, &format!("\"{part}\" is no port and no range of ports"))),
             }
         }
     }
