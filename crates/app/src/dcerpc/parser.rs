@@ -13,7 +13,7 @@ use crate::tx_list::{TxList, transactions_in_list};
 use super::call::{Association, Call};
 use super::events::Event;
 use super::open::{DatagramKey, Key, Open};
-use super::pdu::{Datagram, HEADER, Header, Interface, kind};
+use super::pdu::{Datagram, HEADER, Header, Interface, VERSION, kind};
 use super::tx::DcerpcTx;
 use super::{COMPLETE, DATA_FRAME, HDR_FRAME, PDU_FRAME};
 
@@ -34,6 +34,8 @@ struct Side {
     skip: u64,
     /// The next message boundary is unknown.
     lost: bool,
+    /// The data is not DCE/RPC, so nothing of this side is parsed any more.
+    foreign: bool,
 }
 
 /// The parser of a flow.
@@ -185,6 +187,10 @@ impl DcerpcParser {
             if rest.is_empty() {
                 break;
             }
+            if side.foreign {
+                at = data.len();
+                break;
+            }
             if side.skip > 0 {
                 let n = usize::try_from(side.skip).unwrap_or(usize::MAX).min(rest.len());
                 side.skip -= n as u64;
@@ -200,6 +206,10 @@ impl DcerpcParser {
                 if side.lost {
                     // Data that does not begin with a message is skipped.
                     at = data.len();
+                } else if rest.first() != Some(&VERSION) {
+                    // Another protocol: as in Suricata no error, so inline the other side's messages are still forwarded.
+                    side.foreign = true;
+                    continue;
                 } else {
                     outcome = Outcome::Failed;
                 }

@@ -54,6 +54,8 @@ const FIRST: u8 = 0x01;
 /// The last fragment of several, or the only one.
 const LAST: u8 = 0x02;
 
+/// Major version, the first byte of a message over a connection.
+pub(crate) const VERSION: u8 = 5;
 /// Length of [`Header`] in a message.
 pub(crate) const HEADER: usize = 16;
 /// Least length of [`Datagram`].
@@ -84,10 +86,10 @@ impl Header {
         if valid { Header::read_loosely(data) } else { None }
     }
 
-    /// As [`Header::read`]; on a known connection, Suricata accepts every minor version, type and representation.
+    /// As [`Header::read`]; on a known connection, Suricata accepts every minor version and representation.
     pub(crate) fn read_loosely(data: &[u8]) -> Option<Header> {
         let &[version, minor, kind, flags, order, _, _, _, rest @ ..] = data.first_chunk::<HEADER>()?;
-        if version != 5 {
+        if version != VERSION || kind > kind::ORPHANED {
             return None;
         }
         let little = order & 0x10 != 0;

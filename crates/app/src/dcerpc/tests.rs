@@ -129,8 +129,6 @@ fn what_is_accepted() {
         "{:?}",
         t.logs()
     );
-    ack[0] = 4;
-    assert_eq!(t.say(ToClient, &ack), Outcome::Failed);
 }
 
 #[test]
@@ -225,7 +223,26 @@ fn an_answer_to_what_was_not_seen() {
     t.say(ToServer, &request(3, 10, 0, 1, b"x"));
     assert_eq!(t.parser.tx(0).unwrap().base().progress, [COMPLETE; 2]);
     assert!(t.logs()[0].contains("\"REQUEST_LOST\""));
-    assert_eq!(t.say(ToServer, b"GET / HTTP/1.1\r\nHost:"), Outcome::Failed);
+}
+
+/// A server of another protocol answers, which is no error: the client's requests are parsed, the server's data is not.
+#[test]
+fn a_side_with_another_protocol() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &request(3, 1, 0, 1, b"x"));
+    assert_eq!(t.say(ToClient, b"HTTP/1.1 200 OK\r\n\r\n"), Outcome::More);
+    assert_eq!(t.say(ToServer, &request(3, 2, 0, 2, b"x")), Outcome::More);
+    assert_eq!(t.say(ToClient, &response(3, 2, b"y")), Outcome::More);
+    assert!(t.logs()[1].contains("\"UNREPLIED\""), "{:?}", t.logs());
+}
+
+#[test]
+fn messages_of_unknown_types_and_without_room_for_a_header() {
+    for (at, value) in [(2, 20), (8, 15)] {
+        let mut message = request(3, 1, 0, 1, b"x");
+        message[at] = value;
+        assert_eq!(Talk::new(6).say(ToServer, &message), Outcome::Failed, "byte {at}");
+    }
 }
 
 #[test]
