@@ -283,6 +283,22 @@ fn a_bomb_is_cut() {
     }
 }
 
+/// A limit of 0 for a body's encodings is none, as in Suricata.
+#[test]
+fn all_encodings_are_undone_without_a_limit() {
+    let body = zeros(1);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let response = [head.as_bytes(), &body].concat();
+    let mut capture = Capture::new();
+    let turns: [(bool, &[u8]); 2] = [(false, b"GET /zeros HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
+    capture.connection(20_000, &turns, &mut || 1460);
+    let dir = folder("http-encodings");
+    let layers = "app-layer.protocols.http.libhtp.default-config.response-body-decompress-layer-limit=0";
+    measure(&dir, &capture, &[&NO_LIMITS[..], &["--set", layers]].concat());
+    let files = events(&dir, "fileinfo");
+    assert_eq!((files.len(), &files[0]["fileinfo"]["size"]), (1, &Value::from(1 << 20)), "{files:?}");
+}
+
 #[test]
 fn a_long_body_takes_constant_memory() {
     const CHUNK: usize = 1 << 20;

@@ -95,7 +95,7 @@ impl Header {
         let little = order & 0x10 != 0;
         let mut r = Reader::new(&rest, little);
         let (length, auth, call) = (r.u16()?, r.u16()?, r.u32()?);
-        (usize::from(length) >= HEADER).then_some(Header { minor, kind, flags, little, length, auth, call })
+        (usize::from(length) >= HEADER + least_body(kind)).then_some(Header { minor, kind, flags, little, length, auth, call })
     }
 
     pub(crate) const fn is_first(self) -> bool {
@@ -104,6 +104,16 @@ impl Header {
 
     pub(crate) const fn is_last(self) -> bool {
         self.flags & LAST != 0
+    }
+}
+
+/// The fixed fields behind the header, without which Suricata does not read a message of this type.
+const fn least_body(kind: u8) -> usize {
+    match kind {
+        kind::REQUEST => 8,
+        kind::BIND | kind::ALTER_CONTEXT => 12,
+        kind::BIND_ACK | kind::ALTER_CONTEXT_RESP => 10,
+        _ => 0,
     }
 }
 

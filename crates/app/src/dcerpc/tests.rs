@@ -237,8 +237,8 @@ fn a_side_with_another_protocol() {
 }
 
 #[test]
-fn messages_of_unknown_types_and_without_room_for_a_header() {
-    for (at, value) in [(2, 20), (8, 15)] {
+fn messages_of_unknown_types_and_without_room_for_their_fields() {
+    for (at, value) in [(2, 20), (8, 23)] {
         let mut message = request(3, 1, 0, 1, b"x");
         message[at] = value;
         assert_eq!(Talk::new(6).say(ToServer, &message), Outcome::Failed, "byte {at}");

@@ -19,7 +19,7 @@ fn contains(token: &[u8], name: &[u8]) -> bool {
 
 /// Parses a `Content-Encoding` value; several headers must be joined with commas. Commas and white space separate tokens. A
 /// token that contains `gzip` or `deflate` counts as that coding. An unknown one is skipped but counts as a layer. The limit is
-/// `max_layers` (0 means [`MAX_LAYERS`]; a caller that allows none does not call this).
+/// `max_layers`, and 0 is none but [`MAX_LAYERS`].
 pub fn codings(value: &[u8], max_layers: u8) -> Codings {
     let mut found = Codings::default();
     let max = if max_layers == 0 { MAX_LAYERS } else { usize::from(max_layers).min(MAX_LAYERS) };

@@ -78,9 +78,6 @@ impl Body {
     /// Sets up decoding for a `Content-Encoding`; anomalies are added to `events`.
     pub(crate) fn set_coding(&mut self, value: &[u8], server: &ServerConfig, dir: Direction, events: &mut Vec<Event>) {
         let layers = server.layers.get(dir.index()).copied().unwrap_or(0);
-        if layers == 0 {
-            return;
-        }
         let found = codings(value, layers);
         if found.too_many {
             events.push(Event::TooManyLayers);
