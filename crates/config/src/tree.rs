@@ -105,6 +105,11 @@ impl Config {
         self.root().get(path)
     }
 
+    /// Whether `--set` gave the node called `path` its value.
+    pub fn is_set(&self, path: &str) -> bool {
+        self.written(path).is_some_and(|n| n.data().set)
+    }
+
     /// `vars.address-groups`: names and values as written, references (`$HOME_NET`) not resolved.
     pub fn address_groups(&self) -> impl Iterator<Item = (&str, &str)> {
         self.group("vars.address-groups")

@@ -477,3 +477,21 @@ fn payload_contents_belong_to_their_transaction() {
     sids.sort_unstable();
     assert_eq!(sids, [1, 4]);
 }
+
+/// With `stream.inline` a passive engine inspects data as an inline one does: before its acknowledgment, and again with what follows.
+#[test]
+fn a_passive_engine_can_inspect_inline() {
+    let mut capture = Capture::new();
+    capture.connection(
+        40_000,
+        7777,
+        &[Say(Client, b"an evil-attack"), Say(Server, b"answer"), Say(Client, b"more"), Say(Client, b"rest")],
+    );
+    let rules = "alert tcp-stream any any -> any any (flow:to_server; content:\"evil-attack\"; sid:1;)\n";
+    let found = |name: &str, more: &[&str]| alerts(&run(&format!("stream-inline-{name}"), &capture, rules, more)).len();
+    let inline = found("ips", &["--simulate-ips"]);
+    assert!(inline > 1, "{inline}");
+    assert_eq!(found("yes", &["--set", "stream.inline=yes"]), inline);
+    assert_eq!(found("no", &["--set", "stream.inline=no"]), 1);
+    assert_eq!(found("ips-no", &["--simulate-ips", "--set", "stream.inline=no"]), 1);
+}

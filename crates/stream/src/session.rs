@@ -324,9 +324,11 @@ impl TcpSession {
         self.peers[direction.index()].data.as_ref().map_or(0, |d| d.acked)
     }
 
-    pub(crate) const fn inline(&self) -> bool {
+    /// Whether data is inspected before its acknowledgment (`stream.inline`).
+    pub const fn inline(&self) -> bool {
         self.flags & flag::INLINE != 0
     }
+
     /// Whether data is read before it is acknowledged.
     pub(crate) const fn at_once(&self) -> bool {
         self.flags & (flag::INLINE | flag::ASYNC) != 0

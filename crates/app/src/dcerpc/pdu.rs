@@ -95,7 +95,15 @@ impl Header {
         let little = order & 0x10 != 0;
         let mut r = Reader::new(&rest, little);
         let (length, auth, call) = (r.u16()?, r.u16()?, r.u32()?);
-        (usize::from(length) >= HEADER + least_body(kind)).then_some(Header { minor, kind, flags, little, length, auth, call })
+        (usize::from(length) >= HEADER + least_body(kind)).then_some(Header {
+            minor,
+            kind,
+            flags,
+            little,
+            length,
+            auth,
+            call,
+        })
     }
 
     pub(crate) const fn is_first(self) -> bool {

@@ -76,12 +76,16 @@ fn random(config: &Config) -> Result<u8, ConfigError> {
     Ok(if flag(config, "stream.reassembly.randomize-chunk-size", false)? { percent } else { 0 })
 }
 
-/// Whether TCP packets with a wrong checksum are kept out of their streams: by `-k`, or else by the configuration.
+/// Whether TCP packets with a wrong checksum are kept out of their streams: by `--set stream.checksum-validation`, or else by `-k`,
+/// or else by the configuration.
 ///
 /// # Errors
 /// `capture.checksum-validation` is neither `none` nor `kernel`.
 pub(crate) fn validates(option: Option<Checksums>, config: &Config, configured: bool) -> Result<bool, ConfigError> {
     const PATH: &str = "capture.checksum-validation";
+    if config.is_set("stream.checksum-validation") {
+        return Ok(configured);
+    }
     let validated = match config.get(PATH) {
         None | Some("" | "kernel") => configured,
         Some("none") => false,
@@ -125,5 +129,10 @@ mod tests {
         ] {
             assert_eq!(validates(option, config, configured).unwrap(), want, "{option:?} {configured}");
         }
+        // The value of `--set` is the last word, as in Suricata.
+        let mut set = plain;
+        set.set("stream.checksum-validation=no").unwrap();
+        assert!(!validates(Some(Checksums::All), &set, false).unwrap());
+        assert!(validates(Some(Checksums::None), &set, true).unwrap());
     }
 }

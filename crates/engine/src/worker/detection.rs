@@ -101,8 +101,10 @@ impl Stages {
         let Some((detect, state)) = &mut self.detect else { return };
         let session = flow.ext.tcp.as_deref();
         let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
+        // Data that is inspected before its acknowledgment is inspected again with what follows it (`stream.inline`).
+        let inline = session.map_or(self.ips, TcpSession::inline);
         let chunks =
-            chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if self.ips { 0 } else { c.seen } });
+            chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if inline { 0 } else { c.seen } });
         if let Some(w) = &mut self.app.witness {
             w.payload(packet, Some((flow.core.id, dir)));
             if let (Some(s), Some(c)) = (session, &chunks) {
@@ -162,7 +164,7 @@ impl Stages {
                 }
             }
         }
-        let carrier = match (flow.core.proto, self.ips) {
+        let carrier = match (flow.core.proto, inline) {
             (6, false) => Carrier::Stream,
             (6, true) => Carrier::StreamInline,
             _ => Carrier::Datagrams,
@@ -209,7 +211,7 @@ impl Stages {
         {
             self.scratch.payload.clear();
             if let Some(s) = session {
-                let (from, to) = s.event_range(dir, !self.ips, show_start);
+                let (from, to) = s.event_range(dir, !inline, show_start);
                 s.payload_with_gaps(dir, from, to, self.shown, &mut self.scratch.payload);
             }
         }
