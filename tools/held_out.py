@@ -81,7 +81,7 @@ def attacks(text):
             places = (m[2],) if m[2] else VALUES
         elif line and kind:
             value = line.translate(CONTROLS)
-            yield kind, places[zlib.crc32(line.encode()) % len(places)], detail, value
+            yield kind, places[zlib.crc32(line.encode('utf-8', 'surrogateescape')) % len(places)], detail, value
 
 
 def ordinary(text):

@@ -73,8 +73,11 @@ const FILES: &[&str] = &[
     "/root/",
 ];
 
-/// A command that ends sentences as well: `a, b & more`.
-const ENDS_SENTENCES: &[u8] = b"more";
+/// Commands without arguments that end sentences as well, and do nothing: `a, b & more`, `Cheers; Ed`.
+const ENDS_SENTENCES: &[&str] = &["more", "ed"];
+/// The [`RARE`] commands that are words of questions too, and take no words as arguments: `whoami command`.
+const ASKED: &[&str] =
+    &["whoami", "ifconfig", "ipconfig", "netstat", "systeminfo", "tasklist", "nslookup", "certutil", "mshta"];
 /// The [`COMMANDS`] that are verbs of instructions as well: `; make sure that it runs`.
 const VERBS: &[&str] = &["make"];
 
@@ -89,7 +92,8 @@ const LONG: usize = 2048;
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is a shell command.
 pub fn is_injection(value: &[u8]) -> bool {
-    reads_as_one(value) && !text::tells(value, Of::Shell, reads_as_one)
+    let runs = |v: &[u8]| reads_as_one(v) && !text::asks(v) && !text::tells(v, Of::Shell, reads_as_one);
+    runs(value) && text::around_code(value, Of::Shell).is_none_or(|v| runs(&v))
 }
 
 /// Whether a value reads as a shell command, ignoring whether it is a text about commands.
@@ -174,7 +178,8 @@ fn commands(value: &[u8]) -> bool {
                     continue;
                 }
                 let weak = long || lines && rest.first() == Some(&b'\n');
-                let sure = if weak { 0 } else { sure + u8::from(at == len) };
+                let first = at == len || is_address(value.get(..at - len).unwrap_or(&[]));
+                let sure = if weak { 0 } else { sure + u8::from(first) };
                 if command(value.get(at..).unwrap_or(&[]), sure) {
                     return true;
                 }
@@ -183,6 +188,18 @@ fn commands(value: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// Whether the text is an IPv4 address: what a page takes for `ping`, behind which only a command begins with a separator.
+fn is_address(text: &[u8]) -> bool {
+    (7..=15).contains(&text.len())
+        && text
+            .split(|&b| b == b'.')
+            .map(|n| (1..=3).contains(&n.len()) && n.iter().all(u8::is_ascii_digit))
+            .filter(|&n| n)
+            .count()
+            == 4
+        && text.iter().filter(|&&b| b == b'.').count() == 3
 }
 
 /// Whether lines begin with bars, as in tables of Markdown: a shell refuses such a line.
@@ -234,8 +251,9 @@ fn command(text: &[u8], sure: u8) -> bool {
         .position(|&b| matches!(b, b';' | b'|' | b'&' | b'\n' | b'`' | b')' | b'>' | b'<'))
         .unwrap_or(after.len());
     let arguments = after.get(..end).unwrap_or(&[]);
-    let alone = arguments.trim_ascii().is_empty();
-    if alone && base == ENDS_SENTENCES {
+    // A comment may cut off what follows.
+    let alone = matches!(arguments.trim_ascii(), b"" | b"#");
+    if alone && ENDS_SENTENCES.iter().any(|w| w.as_bytes() == base) {
         return false;
     }
     let asks = || FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
@@ -261,7 +279,8 @@ fn command(text: &[u8], sure: u8) -> bool {
                 | b'\\'
         )
     });
-    if !delimited {
+    // `<(\w+)`: a group of an expression, and no `w`.
+    if !delimited || base == b"w" && (matches!(behind, Some(b'+' | b'*')) || after.starts_with(b" )")) {
         return false;
     }
     // An option, a path, a URL or a variable.
@@ -273,7 +292,9 @@ fn command(text: &[u8], sure: u8) -> bool {
         return true;
     }
     match sure {
-        0 if RARE.iter().any(|c| c.as_bytes() == base) => arguments.len() < 80,
+        0 if RARE.iter().any(|c| c.as_bytes() == base) => {
+            arguments.len() < 80 && !(ASKED.iter().any(|c| c.as_bytes() == base) && text::only_words(arguments))
+        }
         0 if common && base.len() > 2 && arguments.starts_with(b" --") && arguments.len() < 24 => true,
         0 => {
             (known || common) && !alone && (option || known) && asks()
@@ -301,8 +322,12 @@ fn command(text: &[u8], sure: u8) -> bool {
         _ if common => {
             (option || later_option(arguments)) && behind == Some(b' ')
                 || alone && (sure > 1 || ends(after))
-                // `$(sleep 5)`: in a substitution, a number is an argument.
-                || sure > 1 && behind == Some(b' ') && !first.is_empty() && first.iter().all(u8::is_ascii_digit)
+                // `$(sleep 5)`, `;sleep 5;`: in a substitution or between separators without spaces, a number is an argument.
+                || (sure > 1 || base == b"sleep" && text.first() == Some(&b's') && after.len() > end)
+                    && behind == Some(b' ')
+                    && !first.is_empty()
+                    && first.iter().all(u8::is_ascii_digit)
+                || sure > 1 && base == b"echo" && behind == Some(b' ') && end < 40
                 || wrapped
                 || asks()
         }

@@ -18,6 +18,8 @@ const WORDS: &[&str] = &[
     "a",
     "about",
     "after",
+    "also",
+    "am",
     "an",
     "any",
     "are",
@@ -56,6 +58,8 @@ const WORDS: &[&str] = &[
     "explain",
     "für",
     "hat",
+    "had",
+    "has",
     "have",
     "he",
     "hello",
@@ -78,6 +82,7 @@ const WORDS: &[&str] = &[
     "it's",
     "its",
     "je",
+    "just",
     "la",
     "las",
     "le",
@@ -153,6 +158,12 @@ const WORDS: &[&str] = &[
 const WORDS_OF_SQL: &[&str] =
     &["all", "and", "as", "by", "for", "from", "if", "in", "is", "not", "on", "one", "or", "then", "when", "with"];
 
+/// Words that begin questions and statements, and neither code nor the rest of a condition.
+const ASKS: &[&str] = &[
+    "are", "can", "could", "does", "how", "my", "our", "please", "should", "the", "there", "what", "what's", "which",
+    "who", "why", "would", "your",
+];
+
 /// The language for which a value is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -196,6 +207,9 @@ const JOINS: &[&str] = &[
 /// Whether all quotes are quotations in a sentence: each begins in front of a word that joins no conditions, ends behind
 /// a word, and stands apart from other words.
 pub(crate) fn quotes_words(value: &[u8]) -> bool {
+    if quotes_first(value) {
+        return true;
+    }
     let mut open: Option<(u8, usize)> = None;
     let mut count = 0;
     for at in 0..value.len() {
@@ -232,6 +246,19 @@ pub(crate) fn quotes_words(value: &[u8]) -> bool {
     count > 0 && open.is_none() && !marks.iter().any(|m| memchr::memmem::find(value, m).is_some())
 }
 
+/// Whether a value is a quotation of words alone, and words alone: `"union select" tutorial`, `'or' in french`.
+fn quotes_first(value: &[u8]) -> bool {
+    let [quote @ (b'"' | b'\''), b'a'..=b'z', ..] = value else { return false };
+    let words = |t: &[u8]| t.iter().all(|b| b.is_ascii_alphabetic() || *b == b' ');
+    let mut parts = value.split(|b| b == quote).skip(1);
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(inner), Some(after @ [b' ', b'a'..=b'z', ..]), None) => {
+            words(inner) && words(after) && inner.last().is_some_and(u8::is_ascii_alphabetic)
+        }
+        _ => false,
+    }
+}
+
 /// Whether a quote ends a string that began before the value: the number of quotes is odd, or the first one is where
 /// strings end.
 fn is_open(value: &[u8]) -> bool {
@@ -259,6 +286,84 @@ fn closes(value: &[u8], at: usize) -> bool {
 pub(crate) fn is_words(value: &[u8], count: usize) -> bool {
     let mut words = value.split(|&b| b == b' ').filter(|w| !w.is_empty());
     (0..count).all(|_| words.next().is_some_and(|w| w.iter().all(u8::is_ascii_alphabetic)))
+}
+
+/// Whether a value is a question or a statement without a mark that ends a string, joins commands or compares: `what is
+/// xp_cmdshell`. Nothing that was there before such a value goes on after it.
+pub(crate) fn asks(value: &[u8]) -> bool {
+    let first = value.split(|&b| b == b' ').next().unwrap_or(&[]);
+    let plain = |(at, b): (usize, &u8)| match b {
+        b'\'' | b'"' => !is_quote(value, at),
+        b'-' => value.get(at + 1) != Some(&b'-'),
+        b' ' | b'_' | b'.' | b',' | b'?' | b'!' | b':' | b'/' => true,
+        b => b.is_ascii_alphanumeric() || *b >= 0x80,
+    };
+    value.len() > first.len()
+        && ASKS.iter().any(|w| w.as_bytes() == first)
+        && value.iter().enumerate().all(plain)
+        && !(memchr::memmem::find(value, b"://").is_some() || memchr::memmem::find(value, b"..").is_some())
+}
+
+/// The text around code in backticks, as Markdown has it in sentences: `` run `ls -l | wc` and tell me ``. A mark is in the
+/// code's place. `None` if the value has no code, or if the rest is no sentence, for a shell runs what backticks enclose.
+pub(crate) fn around_code(value: &[u8], of: Of) -> Option<Vec<u8>> {
+    if value.len() > LOOK {
+        return None;
+    }
+    // A block of code alone. A shell would run it, SQL has no such quotes.
+    if of == Of::Sql && value.starts_with(b"```") && value.ends_with(b"\n```") && is_fence(value) {
+        return Some(Vec::new());
+    }
+    let (mut rest, mut out) = (value, Vec::with_capacity(value.len()));
+    while let Some(at) = memchr::memchr(b'`', rest) {
+        let (before, from) = rest.split_at_checked(at)?;
+        let ticks = from.iter().take_while(|&&b| b == b'`').count();
+        let code = from.get(ticks..)?;
+        let end = memchr::memmem::find(code, from.get(..ticks)?)?;
+        let after = code.get(end + ticks..)?;
+        let apart = before.last().is_none_or(|b| matches!(b, b' ' | b'\n' | b'('));
+        let ends =
+            after.first().is_none_or(|b| matches!(b, b' ' | b'\n' | b')' | b'.' | b',' | b';' | b':' | b'?' | b'!'));
+        if !apart || !ends || end == 0 {
+            return None;
+        }
+        out.extend_from_slice(before);
+        out.push(b'_');
+        rest = after;
+    }
+    if out.is_empty() {
+        return None;
+    }
+    out.extend_from_slice(rest);
+    let mark = |b: &u8| matches!(b, b',' | b'.' | b';' | b':' | b'?' | b'!' | b'\'') || *b >= 0x80;
+    let words = out
+        .split(u8::is_ascii_whitespace)
+        .filter(|w| w.len() > 1 && w.iter().all(|b| b.is_ascii_alphabetic() || mark(b)));
+    let marks = out.split(|&b| b == b'\n').filter(|l| is_item(l)).count();
+    (words.count() >= HITS && hits(&out, Of::Shell).0 + marks > 0).then_some(out)
+}
+
+/// Whether the first line of a block names a language, and nothing else: ```` ```sql ````.
+fn is_fence(value: &[u8]) -> bool {
+    let line = value.split(|&b| b == b'\n').next().unwrap_or(&[]);
+    line.iter().skip(3).all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'#'))
+}
+
+/// Whether a line is a heading, a quotation or an item of a list in Markdown.
+fn is_item(line: &[u8]) -> bool {
+    matches!(line, [b'#' | b'>' | b'-' | b'*', b' ', ..] | [b'#', b'#', ..] | [b'0'..=b'9', b'.', b' ', ..])
+}
+
+/// Whether the first word is an operator of JavaScript.
+pub(crate) fn is_operator(value: &[u8]) -> bool {
+    let first = value.split(|&b| b == b' ').find(|w| !w.is_empty());
+    matches!(first, Some(b"in" | b"instanceof" | b"of"))
+}
+
+/// Whether a value has words of letters alone, at least one.
+pub(crate) fn only_words(value: &[u8]) -> bool {
+    let mut words = value.split(|&b| b == b' ').filter(|w| !w.is_empty()).peekable();
+    words.peek().is_some() && words.all(|w| w.iter().all(u8::is_ascii_alphabetic))
 }
 
 /// The number of sentence words, and whether there are at least two different ones.
@@ -330,10 +435,20 @@ pub(crate) fn tells(value: &[u8], of: Of, judge: impl Fn(&[u8]) -> bool) -> bool
             let tail = value.iter().rposition(ends).and_then(|at| value.get(at + 1..)).unwrap_or(value);
             let stop = matches!(tail.trim_ascii(), b"." | b"?" | b"!" | b".)" | b":");
             let even = memchr::memchr_iter(b'`', value).count().is_multiple_of(2);
-            even && (stop || hits(tail, of).0 > 0)
+            even && (stop || hits(tail, of).0 > 0 || filters(value, tail))
         }
         Of::Script => true,
     }
+}
+
+/// Whether the rest of a text is the end of a pipeline that only reads its own input: `: cat file | wc -l`.
+fn filters(value: &[u8], tail: &[u8]) -> bool {
+    const FILTERS: &[&str] = &["wc", "sort", "uniq", "head", "tail", "grep", "jq", "cut", "tr", "column", "less", "nl"];
+    let name = tail.trim_ascii().split(|&b| b == b' ').next().unwrap_or(&[]);
+    let piped = value.get(..value.len() - tail.len()).is_some_and(|v| v.ends_with(b"|") && !v.ends_with(b"||"));
+    piped
+        && FILTERS.iter().any(|f| f.as_bytes() == name)
+        && !tail.iter().any(|b| matches!(b, b'/' | b'$' | b'<' | b'>'))
 }
 
 /// Whether the line ends with a comment that cuts off the rest.

@@ -30,6 +30,7 @@ mod tests {
             include_str!("../words/commands-weak.txt"),
             include_str!("../words/sql-calls.txt"),
             include_str!("../words/sql-calls-sure.txt"),
+            include_str!("../words/sql-behind.txt"),
             include_str!("../words/sql-names.txt"),
             include_str!("../words/sql-names-weak.txt"),
         ];

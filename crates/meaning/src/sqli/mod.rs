@@ -7,6 +7,7 @@
 //! SQLite.
 
 mod filter;
+mod graphql;
 mod reader;
 mod statement;
 mod token;
@@ -26,7 +27,12 @@ const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is an SQL fragment that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
-    reads_as_one(value) && !filter::is_filter(value) && !text::tells(value, Of::Sql, reads_as_one)
+    changes(value) && text::around_code(value, Of::Sql).is_none_or(|v| changes(&v))
+}
+
+/// Whether a value changes a statement, and neither is a filter nor tells about SQL.
+fn changes(value: &[u8]) -> bool {
+    reads_as_one(value) && !filter::is_filter(value) && !text::asks(value) && !text::tells(value, Of::Sql, reads_as_one)
 }
 
 /// Whether a value reads as an SQL injection, ignoring whether it is a text about SQL.
@@ -73,6 +79,9 @@ fn reads_as_one(value: &[u8]) -> bool {
         strings.json(value);
         return (0..strings.len()).filter_map(|i| strings.get(i)).any(|v| !json::is_document(v) && is_injection(v));
     }
+    if let Some(strings) = graphql::strings(value) {
+        return strings.into_iter().any(is_injection);
+    }
     // Quotations end in front of words, and a string would end there only if it began where the quotation does.
     let inside = |q: Option<u8>| match q {
         Some(_) if text::quotes_words(value) => false,
@@ -94,14 +103,14 @@ fn reads_as_one(value: &[u8]) -> bool {
     joined.is_some_and(|v| split_keyword(value) || weigh(&v, None) + 1 >= THRESHOLD)
 }
 
-/// Whether the only quote is the apostrophe of a French article or pronoun (`coupe d'or`), and nothing could close or cut
-/// off the string that a quote would open.
+/// Whether the only quote is the apostrophe of an article, a pronoun or a name (`coupe d'or`, `o'or`), and nothing could
+/// close or cut off the string that a quote would open.
 fn elides(value: &[u8]) -> bool {
     const MARKS: &[u8] = b"\"`=<>;(#|&-*/\\";
     let mut quotes = memchr::memchr_iter(b'\'', value);
     let (Some(at), None) = (quotes.next(), quotes.next()) else { return false };
     let word = value.get(..at).unwrap_or(&[]).rsplit(|b| !b.is_ascii_alphanumeric()).next().unwrap_or(&[]);
-    matches!(word, b"c" | b"d" | b"j" | b"l" | b"m" | b"n" | b"s" | b"t" | b"qu")
+    matches!(word, b"c" | b"d" | b"j" | b"l" | b"m" | b"n" | b"o" | b"s" | b"t" | b"qu")
         && value.get(at + 1).is_some_and(u8::is_ascii_alphabetic)
         && !value.iter().any(|b| MARKS.contains(b))
 }

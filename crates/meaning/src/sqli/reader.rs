@@ -45,6 +45,9 @@ pub(super) fn is_call(t: &Token<'_>) -> bool {
     t.kind == Kind::Word && (CALLS.has(t.text) || CALLS_SURE.has(t.text))
 }
 
+/// Words that SQL has behind an operand.
+static BEHIND: List = List::new(|| Words::new(include_str!("../../words/sql-behind.txt")));
+
 /// Schemas that only attacks name.
 const SCHEMAS: &[&str] = &[
     "sysibm.",
@@ -276,6 +279,9 @@ impl<'a> Reader<'a> {
 
     fn of_word(&self, i: usize, t: &Token<'_>) -> u32 {
         let next = i + 1;
+        if self.searches() && (NAMES_WEAK.has(t.text) || NAMES.has(t.text)) {
+            return 0;
+        }
         if NAMES_WEAK.has(t.text) {
             return 3;
         }
@@ -324,7 +330,7 @@ impl<'a> Reader<'a> {
             return self.condition(i, t);
         }
         if t.word(&["order", "group"]) && self.word(next, &["by"]) {
-            let telling = self.kind(i + 2, Kind::Number) || self.is(i + 2, "(");
+            let telling = self.kind(i + 2, Kind::Number) && self.goes_on(i + 3) || self.is(i + 2, "(");
             // Deep in a text, it is an example query.
             let sorts = self.word(i + 3, &["having", "limit", "asc", "desc"]) && i <= ORDER_BY_WITHIN;
             return if telling || (self.operand(i + 2) && (self.broken || self.comment_ends() || sorts)) {
@@ -384,37 +390,33 @@ impl<'a> Reader<'a> {
         0
     }
 
+    /// Whether the statement can go on here after an operand: there is no word, or one that SQL has behind operands.
+    pub(super) fn goes_on(&self, i: usize) -> bool {
+        self.at(i).is_none_or(|t| t.kind != Kind::Word || BEHIND.has(t.text))
+    }
+
     /// The weight of a function call.
     pub(super) fn call(&self, i: usize, t: &Token<'_>) -> u32 {
         let inner = self.skip_open(i + 1);
         let filled = self.operand(inner) || self.is(inner, "*");
+        let end = self.end_of_call(i);
         if CALLS_SURE.has(t.text) {
+            // `sleep(5) hours`, `while (1) sleep(5)`: a sentence or a program, in which nothing ends a string.
+            if !self.broken
+                && (!self.goes_on(end) || self.word(end, &["in"]) && !self.is(end + 1, "(") || self.follows_head(i))
+            {
+                return 1;
+            }
             return if filled { 5 } else { 3 };
         }
-        let compared = {
-            // The tokens after its end.
-            let mut depth = 0_usize;
-            let mut end = i + 1;
-            for k in i + 1..self.tokens.len().min(i + 64) {
-                if self.is(k, "(") {
-                    depth += 1;
-                } else if self.is(k, ")") {
-                    depth = depth.saturating_sub(1);
-                    if depth == 0 {
-                        end = k + 1;
-                        break;
-                    }
-                }
-            }
-            self.at(end).is_some_and(|t| {
-                t.is("=")
-                    || t.is("<")
-                    || t.is(">")
-                    || t.is("||")
-                    || t.word(COMPARES)
-                    || t.word(&["from", "and", "or", "union"])
-            })
-        };
+        let compared = self.at(end).is_some_and(|t| {
+            t.is("=")
+                || t.is("<")
+                || t.is(">")
+                || t.is("||")
+                || t.word(COMPARES)
+                || t.word(&["from", "and", "or", "union"])
+        });
         let nested =
             self.at(inner).is_some_and(is_call) && self.is(inner + 1, "(") || self.word(inner, &["select", "case"]);
         let hex = |k: usize| self.at(k).is_some_and(|t| t.kind == Kind::Number && t.text.starts_with(b"0x"));
@@ -423,6 +425,30 @@ impl<'a> Reader<'a> {
         }
         let whole = i == 0 && self.tokens.len() <= 3 && !filled;
         u32::from(self.broken) * 2 + u32::from(compared) * 2 + u32::from(nested) * 2 + u32::from(whole) * 4 + 1
+    }
+
+    /// The token after the call that begins here.
+    fn end_of_call(&self, i: usize) -> usize {
+        let mut depth = 0_usize;
+        for k in i + 1..self.tokens.len().min(i + 64) {
+            if self.is(k, "(") {
+                depth += 1;
+            } else if self.is(k, ")") {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return k + 1;
+                }
+            }
+        }
+        i + 1
+    }
+
+    /// Whether the head of a loop or a condition of a program is in front: `while (1)`. SQL has an operator there.
+    fn follows_head(&self, i: usize) -> bool {
+        i.checked_sub(1).is_some_and(|p| self.is(p, ")"))
+            && self.word(0, &["if", "while", "for", "switch"])
+            && self.is(1, "(")
+            && self.end_of_call(0) == i
     }
 
     /// The weight of a condition or comparison.
@@ -492,6 +518,10 @@ impl<'a> Reader<'a> {
             t.kind == Kind::Operator && !matches!(t.text, b"/" | b"-" | b"&" | b"+" | b"%" | b"*") || t.word(COMPARES)
         });
         let literal = |i: usize| self.kind(i, Kind::Number) || self.kind(i, Kind::Text) || self.kind(i, Kind::Open);
+        // `tier in ["gold"]`: SQL has parentheses there.
+        if operator.is_some_and(|t| t.word(&["in"])) && self.is(j + 2, "[") {
+            return 0;
+        }
         if compares {
             let right = self.skip_open(j + 2);
             let same = self.at(j).zip(self.at(right)).is_some_and(|(a, b)| a.text == b.text);
@@ -536,6 +566,26 @@ impl<'a> Reader<'a> {
             (false, true, true) if behind => 4,
             _ => 0,
         }
+    }
+
+    /// Whether the rest joins two strings by numbers alone: `'-0||'`, `'^(0)^'`.
+    fn joins_numbers(&self) -> bool {
+        let Some(([.., operator], last)) = self.tokens.split_last().map(|(l, rest)| (rest, l)) else { return false };
+        let number = |t: &Token<'_>| matches!(t.kind, Kind::Number | Kind::Operator) || t.is("(") || t.is(")");
+        last.kind == Kind::Open
+            && operator.kind == Kind::Operator
+            && self.tokens.len() <= NEAR
+            && self.tokens.iter().rev().skip(1).all(number)
+            && self.tokens.iter().any(|t| t.kind == Kind::Number)
+    }
+
+    /// Whether the value is a few words as in a search, without a verb of SQL: `xp_cmdshell disable`.
+    fn searches(&self) -> bool {
+        const VERBS: &[&str] = &["select", "union", "exec", "execute", "from", "where", "or", "and", "call", "drop"];
+        !self.broken
+            && (2..=4).contains(&self.tokens.len())
+            && self.tokens.iter().all(|t| t.kind == Kind::Word && !t.word(VERBS))
+            && self.tokens.iter().all(|t| t.text.iter().all(|b| b.is_ascii_alphabetic() || *b == b'_'))
     }
 
     /// Whether the value ends with a comment.
@@ -601,6 +651,9 @@ impl<'a> Reader<'a> {
                 };
             }
             return 0;
+        }
+        if self.broken && i == 0 && !self.before && self.joins_numbers() {
+            return 5;
         }
         if self.broken && i == 0 {
             // `'=0`, `'+1`, `'-'`, `'*1`, `'<>'`

@@ -1,7 +1,67 @@
 //! SQL statements and queries.
 
 use super::reader::{CALLS_SURE, Reader};
-use super::token::Kind;
+use super::token::{Kind, Token};
+
+/// Words behind the name of something that a statement creates or alters.
+const DEFINES: &[&str] = &[
+    "as",
+    "add",
+    "drop",
+    "alter",
+    "modify",
+    "change",
+    "rename",
+    "set",
+    "identified",
+    "with",
+    "without",
+    "password",
+    "authorization",
+    "from",
+    "on",
+    "for",
+    "returns",
+    "return",
+    "returning",
+    "using",
+    "is",
+    "character",
+    "charset",
+    "collate",
+    "default",
+    "engine",
+    "like",
+    "select",
+    "values",
+    "type",
+    "after",
+    "before",
+    "instead",
+    "to",
+    "owner",
+    "enable",
+    "disable",
+    "in",
+    "sfunc",
+    "external",
+    "foreign",
+    "cascade",
+    "require",
+    "begin",
+    "increment",
+    "minvalue",
+    "maxvalue",
+    "nocache",
+    "cache",
+    "datafile",
+    "convert",
+    "encryption",
+    "superuser",
+    "nologin",
+    "createdb",
+    "createrole",
+];
 
 impl Reader<'_> {
     /// The weight of `select` with the tokens after it.
@@ -149,6 +209,7 @@ impl Reader<'_> {
                         "domain",
                     ],
                 ) && self.operand(j + 1)
+                    && (self.broken || i > 0 || self.defines(t, j))
                     || t.is("drop")
                         && self.kind(next, Kind::Word)
                         && (self.commented && i == 0 && self.at(i + 2).is_none()
@@ -174,6 +235,7 @@ impl Reader<'_> {
             b"grant" | b"revoke" => {
                 w(next, &["all", "select", "insert", "update", "delete", "execute", "dba", "connect"])
             }
+            b"prepare" => self.operand(next) && w(i + 2, &["from"]) && !self.kind(i + 3, Kind::Word),
             b"waitfor" => w(next, &["delay", "time"]),
             b"load" => w(next, &["data"]),
             b"copy" => self.operand(next) && w(i + 2, &["from", "to"]),
@@ -190,6 +252,32 @@ impl Reader<'_> {
             _ => false,
         };
         if sure { 5 } else { 0 }
+    }
+
+    /// Whether a statement of definition that begins the value is complete: `drop table dining furniture` has a word too
+    /// many, and `create user manual` says nothing about the user.
+    fn defines(&self, t: &Token<'_>, kind: usize) -> bool {
+        let mut name = kind + 1;
+        if self.word(name, &["if"]) {
+            name += if self.word(name + 1, &["not"]) { 3 } else { 2 };
+            if !self.operand(name) {
+                return false;
+            }
+        }
+        while self.is(name + 1, ".") {
+            name += 2;
+        }
+        let behind = self.at(name + 1);
+        if t.is("drop") || t.is("truncate") {
+            return behind.is_none_or(|t| {
+                t.kind != Kind::Word
+                    || t.word(&["cascade", "restrict", "purge", "on", "if", "from", "restart", "continue"])
+            });
+        }
+        // `create table x`, `create database x`: nothing else is needed.
+        let whole = self
+            .word(kind, &["table", "database", "schema", "procedure", "proc", "trigger", "tablespace", "extension"]);
+        behind.map_or(whole, |t| t.kind != Kind::Word || DEFINES.iter().any(|w| w.as_bytes() == t.text))
     }
 
     /// Whether this word can begin a statement.
