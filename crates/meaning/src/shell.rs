@@ -285,7 +285,10 @@ fn command(text: &[u8], sure: u8) -> bool {
     }
     // An option, a path, a URL or a variable.
     let first = arguments.trim_ascii_start();
-    let option = matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..] | [b'%', b'a'..=b'z', ..])
+    // `ls / #`: the root alone.
+    let root = first.strip_prefix(b"/").is_some_and(|r| matches!(r.trim_ascii(), b"#"));
+    let option = root
+        || matches!(first, [b'-', b'a'..=b'z' | b'-' | b'0'..=b'9', ..] | [b'/', b'a'..=b'z', ..] | [b'$', ..] | [b'c', b':', ..] | [b'+', ..] | [b'%', b'a'..=b'z', ..])
         || memchr::memmem::find(arguments, b"://").is_some()
         || first.iter().take_while(|b| b.is_ascii_digit() || **b == b'.').filter(|b| **b == b'.').count() == 3;
     if path && (globs(rest.get(..rest.len().min(40)).unwrap_or(rest)) || known || common) && sure > 0 {

@@ -415,7 +415,7 @@ fn searches_about_attacks() {
 
 #[test]
 fn commands_behind_addresses() {
-    let attacks = ["127.0.0.1|echo x", ";sleep 7;b", "admin';ls #"];
+    let attacks = ["127.0.0.1|echo x", ";sleep 7;b", "admin';ls #", "admin';ls / #"];
     all(Judge::Shell, true, &attacks);
     let passes = ["300 people.say|echo x", "eat; sleep 8 hours; repeat", "1.2.3|echo x", "ls #1"];
     all(Judge::Shell, false, &passes);
