@@ -9,14 +9,16 @@ const VALUES: [u8; 256] = margay_app::mime::base64_values(BAD);
 /// Decodes `input` and appends at most `max` bytes to `out`.
 ///
 /// - `Rfc4648` stops at the first byte outside the alphabet (including padding) and keeps the output before it. A last
-///   group of two or three characters gives one or two bytes, padded or not.
+///   group of two or three characters gives one or two bytes, padded or not. A last group of one character, which no encoder
+///   writes, is an error: then there is no output at all, as in Suricata 8.0.6.
 /// - `Rfc2045` skips bytes outside the alphabet; padding ends it.
 /// - `Strict` gives nothing unless the input consists of whole, padded groups.
 pub(crate) fn decode(input: &[u8], mode: Base64Mode, max: usize, out: &mut Vec<u8>) {
     if mode == Base64Mode::Strict && !strict(input) {
         return;
     }
-    let limit = out.len().saturating_add(max);
+    let before = out.len();
+    let limit = before.saturating_add(max);
     let mut group = 0u32;
     let mut n = 0;
     for &c in input {
@@ -41,6 +43,7 @@ pub(crate) fn decode(input: &[u8], mode: Base64Mode, max: usize, out: &mut Vec<u
     match n {
         2 => out.push((group >> 4) as u8),
         3 => out.extend_from_slice(&[(group >> 10) as u8, (group >> 2) as u8]),
+        1 if mode == Base64Mode::Rfc4648 => out.truncate(before),
         _ => {}
     }
     out.truncate(limit);
@@ -85,7 +88,9 @@ mod tests {
             ("!!!!", ""),
             (" aGVsbG8", ""),
             ("aGVsbG8", "hello"),
-            ("aGVsb", "hel"),
+            ("aGVsb", ""),
+            ("aGVs\x00bG8=", "hel"),
+            ("aGVsb.G8=", ""),
             ("aGVsbG", "hell"),
             ("", ""),
         ] {

@@ -100,9 +100,11 @@ fn seconds(text: &str) -> Option<i64> {
         return text.parse().ok();
     }
     let (date, time) = text.split_once(['T', ' ']).map_or((text, ""), |(d, t)| (d, t.trim()));
+    // As in Suricata, only the year needs all of its digits.
     let number = |t: &str, len: usize, low: i64, high: i64| {
         let n = t.parse().ok().filter(|n| (low..=high).contains(n));
-        n.filter(|_| t.len() == len && t.bytes().all(|b| b.is_ascii_digit()))
+        let digits = if len > 2 { len..=len } else { 1..=len };
+        n.filter(|_| digits.contains(&t.len()) && t.bytes().all(|b| b.is_ascii_digit()))
     };
     let mut parts = date.split('-');
     let year = number(parts.next()?, 4, 0, 9999)?;
@@ -154,7 +156,9 @@ mod tests {
             ("2015-13", None),
             ("2015-02-29", None),
             ("15", None),
-            ("2015-1", None),
+            ("2015-1-5T5:6", seconds("2015-01-05T05:06")),
+            ("2015-001", None),
+            ("2015-1-", None),
             ("2015-01-01T24", None),
             ("", None),
         ] {

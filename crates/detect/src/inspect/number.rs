@@ -11,7 +11,7 @@ pub(crate) struct Number {
 }
 
 /// Reads a number of `bytes` bytes at `at`; `None` if the buffer is too short or has no number there. Text of 0 bytes may use
-/// the rest of the buffer.
+/// the rest of the buffer. A binary number of 0 bytes is 0, as in Suricata.
 ///
 /// `dce_little` is the byte order in the DCERPC header.
 pub(crate) fn read(data: &[u8], at: i64, bytes: u64, format: NumberFormat, dce_little: bool) -> Option<Number> {
@@ -23,7 +23,7 @@ pub(crate) fn read(data: &[u8], at: i64, bytes: u64, format: NumberFormat, dce_l
     };
     match format {
         NumberFormat::Binary(endian) => {
-            if bytes == 0 || bytes > 8 {
+            if bytes > 8 {
                 return None;
             }
             let little = match endian {
@@ -105,7 +105,10 @@ mod tests {
         assert_eq!(value(1, 8, BIG, false), Some(0x0203_0405_0607_0809));
         assert_eq!(value(2, 8, BIG, false), None);
         assert_eq!(value(0, 9, BIG, false), None);
-        assert_eq!(value(0, 0, BIG, false), None);
+        assert_eq!(
+            (value(0, 0, BIG, false), value(9, 0, BIG, false), value(10, 0, BIG, false)),
+            (Some(0), Some(0), None)
+        );
         assert_eq!(value(-1, 1, BIG, false), None);
         assert_eq!(value(i64::MAX, 1, BIG, false), None);
     }

@@ -405,7 +405,8 @@ fn base64_data() {
     let p: [&[u8]; 3] = [b"k=aGVsbG8gd29ybGQ=", b"k=aGVs bG8=", b"k=!!!!"];
     assert_eq!(hits(&p, checks![content("k="), b(None, 0, true, hello())]), [0]);
     assert_eq!(hits(&p, checks![content("k="), b(None, 0, true, checks![content("hel").starts()])]), [0, 1]);
-    assert_eq!(hits(&p, checks![b(Some(5), 2, false, checks![content("hel").ends()])]), [0, 1]);
+    // A fifth character of the first payload's is a group that nothing encodes to.
+    assert_eq!(hits(&p, checks![b(Some(5), 2, false, checks![content("hel").ends()])]), [1]);
     assert_eq!(hits(&p, checks![b(Some(6), 2, false, checks![content("hell").ends()])]), [0]);
     assert_eq!(hits(&p, checks![b(None, 200, false, checks![content("x").not()])]).len(), 0);
     // Relative to the first match only.
