@@ -10,6 +10,8 @@ use margay_flow::Direction;
 use margay_packet::{L3, L4, Packet};
 use margay_rules::ast::{AddressSet, Arrow, Check, PortSet, Protocol, Rule, Side};
 
+use crate::kind::{RuleKind, kind};
+
 /// Transports, one bit each.
 pub(crate) mod transport {
     pub(crate) const TCP: u8 = 1;
@@ -346,7 +348,11 @@ pub(crate) enum Misfit {
 impl Header {
     /// Compiles the header of `rule`; `None` if there are too many distinct sets.
     pub(crate) fn compile(rule: &Rule, sets: &mut SetsBuilder) -> Option<Header> {
-        let (mut transports, families) = protocol_masks(&rule.protocol);
+        let (mut transports, mut families) = protocol_masks(&rule.protocol);
+        // Events of the decoder concern packets without IP, too. Suricata lets a rule for IP that checks nothing else see them.
+        if rule.protocol == Protocol::Ip && kind(rule) == RuleKind::DecodeEvent {
+            (transports, families) = protocol_masks(&Protocol::PacketHeader);
+        }
         let mut sides = TO_SERVER | TO_CLIENT;
         for c in &rule.checks {
             match c {

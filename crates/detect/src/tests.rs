@@ -1,5 +1,7 @@
 //! Tests of whole detection, with rules built by hand and packets built without the decoder.
 
+mod scope;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -249,11 +251,17 @@ fn made_up_packets_have_no_headers() {
     let http = || Protocol::App("http".into());
     let mut established = rule(5, Action::Alert, http());
     established.checks.push(Check::Flow(FlowCheck { established: true, ..FlowCheck::default() }));
+    // Suricata checks addresses once per flow, except where one of them is negated.
+    let mut negated = rule(6, Action::Alert, Protocol::Ip);
+    negated.dst = AddressSet { v4: vec![(9, u32::MAX)], v6: vec![], any: false, negated: true };
+    let mut of_packet = Rule { sid: 7, ..negated.clone() };
+    of_packet.checks.push(Check::Flow(FlowCheck { side: Some(Side::ToServer), ..FlowCheck::default() }));
     let rules = vec![flags, rule(2, Action::Alert, Protocol::Ip), alert(3, b"abc"), rule(4, Action::Alert, http())];
-    let mut lab = Lab::new(rules.into_iter().chain([established]).collect());
+    let mut lab = Lab::new(rules.into_iter().chain([established, negated, of_packet]).collect());
     let bytes = tcp_bytes(b"");
     let chunks = [StreamChunk { data: b"abc", offset: 0, seen: 0 }];
-    for (source, want) in [(PacketSource::StreamFlowTimeout, vec![3, 4]), (PacketSource::Wire, vec![1, 2, 3, 4, 5])] {
+    let all = vec![1, 2, 3, 4, 5, 6, 7];
+    for (source, want) in [(PacketSource::StreamFlowTimeout, vec![3, 4, 6]), (PacketSource::Wire, all)] {
         let p = Packet { source, ..packet(&bytes, Direction::ToServer, 40000, 80) };
         let mut input = Input { flow: Some(&mut lab.flow), dir: Some(Direction::ToServer), ..Input::new(&p) };
         let http = AppProto::Http1;

@@ -18,8 +18,9 @@ impl<W: Watch> State<W> {
     /// Whether all checks of a rule hold, and if so whether they held in stream data.
     pub(super) fn holds(&mut self, detect: &Detect, rule: &CompiledRule, input: &Input<'_>) -> Option<bool> {
         // A pseudo packet was never sent: it has nothing but the stream data that it carries, and, once, the flow's
+        // addresses (for rules that Suricata does not check once per flow, because an address is negated) and
         // protocol.
-        let protocol = input.flow_ends && rule.kind == RuleKind::AppLayer;
+        let protocol = input.flow_ends && matches!(rule.kind, RuleKind::AppLayer | RuleKind::LikeIpOnly);
         let of_packet = !protocol && (rule.payload.is_empty() || rule.kind == RuleKind::Packet);
         if of_packet
             && made_up(input.packet)
