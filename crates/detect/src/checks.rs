@@ -105,7 +105,7 @@ pub struct CheckInput<'a> {
     pub established: bool,
     /// Whether the inspected data is the reassembled stream rather than the packet's own payload.
     pub stream_data: bool,
-    /// Whether stream data is due with the packet.
+    /// Whether stream data is due with the packet, and a rule for its direction and port inspects streams.
     pub stream_due: bool,
     /// Whether the payload is encrypted. Then neither its bytes nor its size are inspected.
     pub no_payload: bool,
@@ -317,9 +317,10 @@ impl CompiledCheck {
             Kind::IgmpType(c) => header::igmp_type(p).is_some_and(|v| c.holds(v.into())),
             Kind::Dsize(c) => {
                 let len = crate::header::payload_of(p).len() as u64;
-                // A negated size requires data, in the packet or due in the stream (Suricata 8, `dsize:!9`).
+                // A negated size requires data that may be inspected, in the packet or due in the stream (Suricata 8, `dsize:!9`).
                 let asks_data = matches!(c, Compare::NotEqual(_));
-                !header::is_pseudo(p) && c.holds(len) && (len > 0 || !asks_data || input.stream_due)
+                let there = (len > 0 && !input.no_payload) || input.stream_due;
+                !header::is_pseudo(p) && c.holds(len) && (there || !asks_data)
             }
             Kind::Checksum { layer, valid } => header::checksum(p, *layer) == Some(*valid),
             Kind::StreamSize { side, value } => input.stream_sizes.is_some_and(|s| {

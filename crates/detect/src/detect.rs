@@ -185,7 +185,11 @@ fn grouped(rule: &Rule, c: &CompiledRule, number: u32, trigger: Trigger) -> Grou
             RuleProtocol::App(name) => Some(ProtoSet::named(name)),
             _ => None,
         },
-        of_streams: matches!(c.kind, RuleKind::PacketStream | RuleKind::Stream | RuleKind::AppTransaction),
+        of_streams: match c.kind {
+            RuleKind::PacketStream | RuleKind::Stream => true,
+            RuleKind::AppTransaction => !c.payload.is_empty(),
+            _ => false,
+        },
         trigger,
     }
 }

@@ -77,7 +77,6 @@ pub(crate) struct Group {
     prefilters: Vec<(Source, Prefilter)>,
     always: Box<[Block]>,
     waiting: Waiting,
-    of_streams: bool,
 }
 
 /// Rules without a pattern that have the same needs.
@@ -253,13 +252,7 @@ impl Group {
             prefilters: lists.into_iter().map(|(s, l)| (s, l.finish(cache))).collect(),
             always: blocks.into_boxed_slice(),
             waiting: Waiting::new(asking),
-            of_streams: rules.iter().any(|r| r.of_streams),
         }
-    }
-
-    /// Whether a rule of this group inspects streams.
-    pub(crate) const fn looks_at_streams(&self) -> bool {
-        self.of_streams
     }
 
     /// Adds the rules whose pattern occurs in `data`.

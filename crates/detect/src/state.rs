@@ -84,7 +84,7 @@ pub(crate) struct State<W = Off> {
     pub(crate) candidates: Vec<u32>,
     /// Whether the packet is the first of its flow in its direction.
     pub(crate) flow_start: bool,
-    /// Whether stream data is due with the packet and a rule of its groups inspects streams.
+    /// Whether stream data is due with the packet, and a rule for its direction and port inspects streams.
     stream_due: bool,
     /// Whether the packet is not searched. Contents that a search would find then count as absent.
     unsearched: bool,
@@ -347,7 +347,7 @@ impl<W: Watch> State<W> {
         let to_client = input.dir == Some(Direction::ToClient);
         let groups = detect.groups.of(key, to_client, input.app.flow);
         self.stream_due =
-            (!input.chunks.is_empty() || input.stream_waits) && detect.groups.each(groups).any(Group::looks_at_streams);
+            (!input.chunks.is_empty() || input.stream_waits) && detect.groups.look_at_streams(key, to_client);
         // The end of the stream before encryption starts. As in Suricata, stream rules inspect it. Packet rules inspect
         // the packet's payload only if they have no pattern, since nothing is searched.
         self.unsearched = input.no_payload && self.stream_due;

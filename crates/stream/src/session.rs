@@ -1,5 +1,7 @@
 //! The state of a TCP connection, and read access to its data.
 
+mod border;
+
 use margay_flow::{Direction, FlowState};
 
 use crate::peer::{Assembly, FLOAT, Peer, peer_flag};
@@ -446,45 +448,6 @@ impl TcpSession {
         self.flags |= flag::RAW_OFF;
         self.release(Direction::ToServer);
         self.release(Direction::ToClient);
-    }
-
-    /// Ends raw inspection because the following data is encrypted. If a direction has uninspected data, the next
-    /// [`TcpSession::raw_chunk`] returns that data. Otherwise it returns an empty chunk as soon as there is data: rules
-    /// that need no search run once more, as in Suricata. In the direction `asked` they already ran with the current
-    /// packet.
-    pub fn raw_finish(&mut self, asked: Option<Direction>) {
-        if self.flags & flag::RAW_OFF != 0 {
-            return;
-        }
-        let inline = self.inline();
-        for (i, peer) in self.peers.iter_mut().enumerate() {
-            peer.flags |= peer_flag::RAW_ENDED;
-            let asked = asked.is_some_and(|dir| dir.index() == i);
-            let left = |d: &&mut Assembly| !asked || d.buffer.next_at(d.raw).is_some_and(|at| at < d.acked);
-            if !inline && let Some(d) = peer.data.as_deref_mut().filter(left) {
-                d.border = d.acked.max(d.raw);
-                peer.flags |= peer_flag::RAW_LEFT;
-            }
-        }
-        self.raw_disable();
-    }
-
-    /// Marks a border in both directions after the data that the application layer used. Raw inspection treats data
-    /// before the border separately. It then continues, even if it was to end there ([`TcpSession::raw_finish`]).
-    pub fn raw_border(&mut self) {
-        if self.peers[0].has(peer_flag::RAW_ENDED) {
-            self.flags &= !flag::RAW_OFF;
-        }
-        for peer in &mut self.peers {
-            let ended = peer.has(peer_flag::RAW_ENDED);
-            peer.flags &= !(peer_flag::RAW_ENDED | peer_flag::RAW_LEFT);
-            if let Some(d) = &mut peer.data {
-                d.border = d.app;
-                if ended {
-                    d.raw = d.app;
-                }
-            }
-        }
     }
 
     /// Makes the next [`TcpSession::raw_chunk`] of a direction return all available data, whatever its size.

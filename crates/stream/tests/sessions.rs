@@ -357,6 +357,13 @@ fn raw_inspection_ends() {
     b.send(&pkt(ToClient, ACK, 5006, 1006, b"secret"));
     assert!(b.session().raw_chunk(ToServer, false).is_some_and(|c| c.data.is_empty()));
     assert!(b.session().raw_chunk(ToClient, false).is_none());
+    // Data that waits for its acknowledgment lets them run with the packet that announces encryption.
+    let mut b = Bench::connected(StreamConfig::default());
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"plain"));
+    assert!(b.session().raw_last(ToServer).is_some_and(|c| c.data.is_empty()));
+    assert!(b.session().raw_last(ToClient).is_none());
+    b.session().raw_finish(Some(ToServer));
+    assert!(b.session().raw_last(ToServer).is_none() && b.session().raw_chunk(ToServer, false).is_none());
 }
 
 #[test]

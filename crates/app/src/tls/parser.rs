@@ -176,6 +176,8 @@ impl TlsParser {
             self.lane(dir).skip = total - there;
             if there == total {
                 end_frames(cx, dir, at + total);
+                // The end of the handshake, as far as it can be seen.
+                cx.shared.whole[dir.index()] |= head.kind == kind::HANDSHAKE;
             }
             return self.went_on(cx, dir, head, there);
         }

@@ -177,6 +177,8 @@ fn a_negated_size_asks_for_data() {
         with_packet(&tcp(0x11, payload), |p| {
             let input = CheckInput { stream_due, ..CheckInput::new(p, None, Direction::ToServer) };
             assert_eq!(c.holds(&input), want, "{payload:?} {stream_due}");
+            let encrypted = CheckInput { no_payload: true, ..input };
+            assert_eq!(c.holds(&encrypted), want && stream_due, "{payload:?} {stream_due}");
         });
     }
 }

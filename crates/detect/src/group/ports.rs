@@ -61,12 +61,51 @@ impl Ports {
     }
 }
 
+/// Server ports whose packets of one direction meet a rule that inspects streams. Suricata groups rules by the destination port
+/// to the server and by the source port to the client. The rule's other conditions do not matter here.
+#[derive(Debug)]
+struct StreamPorts(Box<[u64; 1024]>);
+
+impl StreamPorts {
+    fn of(rules: &[GroupRule], to_client: bool) -> StreamPorts {
+        let side = if to_client { TO_CLIENT } else { TO_SERVER };
+        // At each port, how many more ranges begin than end.
+        let mut steps = vec![0i64; 65537];
+        for r in rules {
+            if !r.of_streams || r.header.transports & transport::TCP == 0 || r.header.sides & side == 0 {
+                continue;
+            }
+            let (server, client) = if to_client { (&r.sport, &r.dport) } else { (&r.dport, &r.sport) };
+            let turns = r.header.both || r.header.transaction;
+            for ports in std::iter::once(server).chain(turns.then_some(client)) {
+                let all = [(0, u16::MAX)];
+                for &(from, to) in if ports.any { &all[..] } else { &ports.ranges[..] } {
+                    steps[usize::from(from)] += 1;
+                    steps[usize::from(to) + 1] -= 1;
+                }
+            }
+        }
+        let (mut set, mut open) = (Box::new([0u64; 1024]), 0);
+        for (port, step) in steps.iter().enumerate().take(65536) {
+            open += step;
+            set[port / 64] |= u64::from(open > 0) << (port % 64);
+        }
+        StreamPorts(set)
+    }
+
+    const fn has(&self, port: u16) -> bool {
+        self.0[port as usize / 64] >> (port % 64) & 1 == 1
+    }
+}
+
 /// All groups.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     groups: Vec<Group>,
     /// Indexed by [`slot`].
     maps: Vec<PortMap>,
+    /// To the server, and to the client.
+    stream_ports: Option<[StreamPorts; 2]>,
 }
 
 /// Numbers of rules and groups, for the report and for `engine-analysis`.
@@ -165,8 +204,15 @@ impl Groups {
                 out.maps.push(map);
             }
         }
+        out.stream_ports = Some([false, true].map(|to_client| StreamPorts::of(rules, to_client)));
         counts.groups = out.groups.len();
         Ok((out, counts))
+    }
+
+    /// Whether a rule for streams concerns the packet's direction and server port.
+    pub(crate) fn look_at_streams(&self, k: &PacketKey, to_client: bool) -> bool {
+        let Some([to_server, from_server]) = &self.stream_ports else { return false };
+        if to_client { from_server.has(k.sport) } else { to_server.has(k.dport) }
     }
 
     /// The groups of a packet: the group of its flow's protocol, or else the one for every packet, and those of its

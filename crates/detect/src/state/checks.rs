@@ -92,7 +92,7 @@ impl<W: Watch> State<W> {
             direction: input.dir.unwrap_or(Direction::ToServer),
             established: input.established,
             stream_data: rule.stream_only && !input.chunks.is_empty(),
-            stream_due: !input.chunks.is_empty() || input.stream_waits,
+            stream_due: self.stream_due,
             no_payload: input.no_payload,
             stream_sizes: input.stream_sizes,
             stream_events: input.stream_events,

@@ -100,9 +100,15 @@ impl Stages {
     ) {
         let Some((detect, state)) = &mut self.detect else { return };
         let session = flow.ext.tcp.as_deref();
-        let chunk = session.and_then(|s| s.raw_chunk(dir, seen.flush));
         // Data that is inspected before its acknowledgment is inspected again with what follows it (`stream.inline`).
         let inline = session.map_or(self.ips, TcpSession::inline);
+        let sent = !matches!(packet.source, PacketSource::StreamFlowTimeout | PacketSource::StreamFlush);
+        let chunk = session.and_then(|s| match s.raw_chunk(dir, seen.flush) {
+            None if seen.encrypts => s.raw_last(dir),
+            // The rest before encryption is due with the next packet, even if that one ends the connection.
+            None if sent && seen.flush && !inline => s.raw_chunk(dir, false),
+            due => due,
+        });
         let chunks =
             chunk.map(|c| StreamChunk { data: c.data, offset: c.offset, seen: if inline { 0 } else { c.seen } });
         if let Some(w) = &mut self.app.witness {

@@ -447,6 +447,9 @@ impl Pipeline {
         // The firewall decides even about packets that an exception policy lets pass.
         let raw = |flow: &margay_flow::Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
         let looked = raw(flow);
+        seen.encrypts = !seen.in_stream
+            && flow.ext.app.as_deref().is_some_and(|a| a.wishes.no_payload && !a.encrypted)
+            && flow.ext.tcp.as_deref().is_some_and(|t| t.raw_last(dir).is_some());
         let passes = (fate.pass || flow.core.action.is_unwatched(stages.ips)) && !stages.firewall;
         if fate.drop.is_none() && !passes {
             if seen.app_result.changing {
@@ -474,7 +477,7 @@ impl Pipeline {
             stages.log_drop(packet, Some((flow, dir)), *fate);
         }
         stages.log_frames(packet, flow, dir, false);
-        let asked = seen.in_stream || raw(flow) > looked;
+        let asked = seen.in_stream || seen.encrypts || raw(flow) > looked;
         stages.end_inspection(flow, asked.then_some(dir));
         stages.log_app(packet, flow, false, fate.inspected);
         stages.shrink_closed(flow);

@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     pub(crate) flush: bool,
     /// The packet is the first pseudo packet of its direction at the end of the flow.
     pub(crate) flow_ends: bool,
+    /// Encryption begins with the packet, which has no data itself, and earlier data of its direction was not inspected.
+    pub(crate) encrypts: bool,
     /// The packet is a pseudo packet, made because the flow changes its protocol.
     pub(crate) changing: bool,
     /// The packet is a pseudo packet for the transactions of a closed connection, whose stream has nothing left to inspect.
@@ -167,6 +169,7 @@ impl Pipeline {
             in_stream: out.in_stream,
             flush: out.flush,
             flow_ends: false,
+            encrypts: false,
             changing: false,
             for_txs: false,
             rewrite: out.rewrite,
