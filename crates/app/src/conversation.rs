@@ -50,6 +50,16 @@ pub enum Resume {
     More,
 }
 
+/// How the framework keeps a flow's transactions within their limit ([`Conversation::max_txs`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// At the limit, it ends all open transactions. The parser continues once they are freed.
+    EndAll,
+    /// Beyond the limit, each new transaction ends the oldest open one. At twice the limit the parser waits until transactions
+    /// are freed. Datagrams cannot wait: the parser drops them at three times the limit.
+    EndOldest,
+}
+
 /// A protocol's parser state for one flow.
 pub trait Conversation: Debug + Send + Sized + 'static {
     /// The protocol's state of a transaction.
@@ -60,6 +70,11 @@ pub trait Conversation: Debug + Send + Sized + 'static {
 
     /// Creates the state for a new flow.
     fn new(config: &AppConfig, flow: &FlowCore) -> Self;
+
+    /// Data of a stream has arrived in a direction. The parser frames it next.
+    fn arrives(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction) {
+        let _ = (turn, dir);
+    }
 
     /// Frames the message at the front of `data`, which is not empty. With `end`, no more data follows.
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
@@ -103,6 +118,20 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         TXS_MAX
     }
 
+    /// The framework's policy at that limit.
+    const LIMIT: Limit = Limit::EndAll;
+
+    /// How often the data that the state keeps for its transactions fills a limit of its own, rounded down. The result counts
+    /// like the same multiple of the transactions' limit.
+    fn fill(&self) -> usize {
+        0
+    }
+
+    /// The framework is about to end a transaction because too many are open.
+    fn overflows(&mut self, cx: &mut Parse<'_>, tx: &mut Tx<Self::Tx>) {
+        let _ = (cx, tx);
+    }
+
     /// The event for a transaction that was closed because too many were open; `None` if the protocol has no such event.
     const TOO_MANY: Option<u8> = None;
 
@@ -135,6 +164,12 @@ pub trait Content: Debug + Send + 'static {
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
         let _ = (id, dir, index);
         None
+    }
+
+    /// As [`Transaction::little_endian`].
+    fn little_endian(&self, dir: Direction) -> bool {
+        let _ = dir;
+        false
     }
 
     /// Whether the event can be written; `complete` means that both directions are complete.
@@ -281,6 +316,11 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
         Some((self.txs.get_mut(id)?, self.cx))
     }
 
+    /// As [`Turn::tx`], to read only: does not count as a change.
+    pub fn peek(&self, id: u64) -> Option<&Tx<C>> {
+        self.txs.get(id)
+    }
+
     /// The latest transaction.
     pub fn latest(&mut self) -> Option<&mut Tx<C>> {
         let id = self.txs.next().checked_sub(1)?;
@@ -341,6 +381,8 @@ impl Side {
 struct MessageParser<S: Conversation> {
     state: S,
     txs: TxList<Tx<S::Tx>>,
+    /// All transactions before this one are complete ([`Limit::EndOldest`]).
+    oldest: u64,
     sides: [Side; 2],
     complete: [u8; 2],
 }
@@ -348,30 +390,66 @@ struct MessageParser<S: Conversation> {
 /// Creates the parser of a flow; a protocol's declaration refers to it.
 pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
     let complete = config.declared.complete(S::PROTO);
-    Box::new(MessageParser { state: S::new(config, flow), txs: TxList::default(), sides: Default::default(), complete })
+    let state = S::new(config, flow);
+    Box::new(MessageParser { state, txs: TxList::default(), oldest: 0, sides: Default::default(), complete })
 }
 
 impl<S: Conversation> MessageParser<S> {
-    /// Whether the limit of transactions is reached. If so, ends the open ones, with an event, so that they can be freed.
+    /// The multiple of its limit that the number of transactions has reached.
+    fn fill(&self) -> usize {
+        (self.txs.len() / self.state.max_txs().max(1)).max(self.state.fill())
+    }
+
+    /// Whether the parser has to wait until transactions are freed. If so, ends open ones, with an event, so that they can be
+    /// freed.
     fn is_full(&mut self, cx: &mut Parse<'_>) -> bool {
-        if self.txs.len() < self.state.max_txs().max(1) {
+        let most = match S::LIMIT {
+            Limit::EndAll => 1,
+            Limit::EndOldest if cx.flow.proto == 6 => 2,
+            Limit::EndOldest => 3,
+        };
+        if self.fill() < most {
             return false;
         }
-        cx.shared.counters.tx_limit(S::PROTO);
-        let mut from = 0;
-        while let Some(id) = self.txs.next_id(from) {
-            from = id + 1;
-            let Some(tx) = self.txs.get_mut(id) else { continue };
-            let open = [Direction::ToServer, Direction::ToClient].into_iter().any(|d| !tx.is_finished(d));
-            if open {
-                if let Some(event) = S::TOO_MANY {
-                    tx.event(event);
-                }
-                tx.finish(Direction::ToServer);
-                tx.finish(Direction::ToClient);
+        let ends = match S::LIMIT {
+            Limit::EndAll => {
+                cx.shared.counters.tx_limit(S::PROTO);
+                self.txs.len()
             }
+            Limit::EndOldest => self.txs.len() / 2 + 1,
+        };
+        for _ in 0..ends {
+            self.end_oldest(cx, u64::MAX);
         }
         true
+    }
+
+    /// Ends the oldest open transaction before number `before`. It is freed once it is inspected.
+    fn end_oldest(&mut self, cx: &mut Parse<'_>, before: u64) {
+        self.oldest = self.txs.first_incomplete(self.oldest, self.complete);
+        let Some(tx) = self.txs.get_mut(self.oldest).filter(|_| self.oldest < before) else { return };
+        self.state.overflows(cx, tx);
+        if let Some(event) = S::TOO_MANY {
+            tx.event(event);
+        }
+        tx.finish(Direction::ToServer);
+        tx.finish(Direction::ToClient);
+    }
+
+    /// Handles a message at offset `at` of the parser's input.
+    fn handle(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, message: &[u8]) -> Outcome {
+        let (first, there) = (self.txs.next(), self.txs.len());
+        let is_over = S::LIMIT == Limit::EndOldest && self.state.fill() > 0;
+        let (state, mut turn) = self.turn(cx, at, message.len());
+        let outcome = state.message(&mut turn, dir, message);
+        if S::LIMIT == Limit::EndOldest && self.txs.next() > first {
+            let most = if is_over { 0 } else { self.state.max_txs().max(1) };
+            for _ in most.max(there)..self.txs.len() {
+                cx.shared.counters.tx_limit(S::PROTO);
+                self.end_oldest(cx, first);
+            }
+        }
+        outcome
     }
 
     fn turn<'a, 'b>(&'a mut self, cx: &'a mut Parse<'b>, at: usize, len: usize) -> (&'a mut S, Turn<'a, 'b, S::Tx>) {
@@ -380,8 +458,7 @@ impl<S: Conversation> MessageParser<S> {
 
     fn datagram(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if !data.is_empty() && !self.is_full(cx) {
-            let (state, mut turn) = self.turn(cx, 0, data.len());
-            let outcome = state.message(&mut turn, dir, data);
+            let outcome = self.handle(cx, dir, 0, data);
             return Parsed { consumed: data.len(), outcome };
         }
         Parsed::used(data.len())
@@ -434,8 +511,7 @@ impl<S: Conversation> MessageParser<S> {
                 return Parsed { consumed: at, outcome: Outcome::Full };
             }
             let message = rest.get(..len).unwrap_or(rest);
-            let (state, mut turn) = self.turn(cx, at, len);
-            let outcome = state.message(&mut turn, dir, message);
+            let outcome = self.handle(cx, dir, at, message);
             self.sides[dir.index()].pass = behind;
             at += len;
             if outcome != Outcome::More {
@@ -462,6 +538,10 @@ impl<S: Conversation> Parser for MessageParser<S> {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if cx.flow.proto != 6 {
             return self.datagram(cx, dir, data);
+        }
+        if !data.is_empty() {
+            let (state, mut turn) = self.turn(cx, 0, 0);
+            state.arrives(&mut turn, dir);
         }
         let parsed = self.stream(cx, dir, data);
         self.sides[dir.index()].waiting = data.len().saturating_sub(parsed.consumed);
@@ -517,6 +597,10 @@ impl<C: Content> Transaction for Tx<C> {
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
         self.content.number(id, dir, index)
+    }
+
+    fn little_endian(&self, dir: Direction) -> bool {
+        self.content.little_endian(dir)
     }
 
     fn is_loggable(&self, complete: bool) -> bool {

@@ -69,6 +69,7 @@ pub mod pop3;
 pub mod quic;
 pub mod radius;
 pub mod rdp;
+mod reader;
 pub mod recognise;
 mod registry;
 pub mod rfb;

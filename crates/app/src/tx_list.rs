@@ -151,10 +151,10 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.get(self.place_from(from)).map(|e| e.id)
     }
 
-    /// The first number from `from` on whose transaction is not `complete` in both directions; the next new number if all are.
-    pub(crate) fn first_incomplete(&self, from: u64, complete: u8) -> u64 {
+    /// The first number from `from` on whose transaction does not have the progress `complete`; the next new number if all do.
+    pub(crate) fn first_incomplete(&self, from: u64, complete: [u8; 2]) -> u64 {
         let rest = self.entries.range(self.place_from(from)..);
-        let mut going_on = rest.filter(|e| e.tx.base().progress != [complete; 2]);
+        let mut going_on = rest.filter(|e| e.tx.base().progress != complete);
         going_on.next().map_or(self.next, |e| e.id)
     }
 

@@ -292,7 +292,7 @@ fn streams_of_http2() {
 fn calls_of_dcerpc() {
     const MAX: usize = 6;
     let mut config = AppConfig::default();
-    config.dcerpc.max_tx = MAX as u32;
+    config.settings.set(AppProto::Dcerpc, 0, MAX as u64);
     let mut f = Flow::new(135, config);
     let bind = b"\x05\0\x0b\x03\x10\0\0\0\x48\0\0\0\x01\0\0\0\xd0\x16\xd0\x16\0\0\0\0\x01\0\0\0\0\0\x01\0\xe1\xaf\x83\x08\
         \x5d\x1f\xc9\x11\x91\xa4\x08\0\x2b\x14\xa0\xfa\x03\0\0\0\x04\x5d\x88\x8a\xeb\x1c\xc9\x11\x9f\xe8\x08\0\x2b\x10\x48\x60\x02\0\0\0";

@@ -3,7 +3,6 @@
 //! A protocol's settings are declared ([`crate::Protocol::settings`]). Protocols whose settings are more than numbers have a
 //! file here, which only the protocol and [`AppConfig`] use.
 
-pub(crate) mod dcerpc;
 mod declared;
 pub(crate) mod dns;
 pub(crate) mod ftp;
@@ -38,8 +37,6 @@ pub struct AppConfig {
     pub http2: http2::Config,
     /// DNS and multicast DNS.
     pub dns: dns::Config,
-    /// DCE/RPC.
-    pub dcerpc: dcerpc::Config,
     /// FTP.
     pub ftp: ftp::Config,
     /// SMB.
@@ -69,7 +66,6 @@ impl AppConfig {
             http1: Default::default(),
             http2: Default::default(),
             dns: Default::default(),
-            dcerpc: Default::default(),
             ftp: Default::default(),
             smb: Default::default(),
             smtp: Default::default(),

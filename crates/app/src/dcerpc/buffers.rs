@@ -7,7 +7,7 @@ use crate::tx::{BufferKind, Found, NumberDef};
 
 use super::COMPLETE;
 use super::call::Call;
-use super::tx::DcerpcTx;
+use super::tx::Exchange;
 
 const DONE: Option<u8> = Some(COMPLETE);
 
@@ -52,7 +52,7 @@ pub(crate) fn interface<'a>(call: &Call, index: usize, scratch: &'a mut Vec<u8>)
 
 /// See [`crate::Transaction::buffer`].
 pub(super) fn buffer<'a>(
-    tx: &'a DcerpcTx,
+    tx: &'a Exchange,
     id: u8,
     dir: Direction,
     index: usize,
@@ -68,6 +68,6 @@ pub(super) fn buffer<'a>(
 }
 
 /// See [`crate::Transaction::number`].
-pub(super) fn number(tx: &DcerpcTx, id: u8, index: usize) -> Option<u64> {
+pub(super) fn number(tx: &Exchange, id: u8, index: usize) -> Option<u64> {
     tx.call.opnum.filter(|_| id == OPNUM && index == 0).map(u64::from)
 }

@@ -5,8 +5,8 @@
 use margay_flow::Direction;
 use margay_json::Json;
 
-use super::bytes::Uuid;
 use super::pdu::{self, Header, Interface, kind};
+use crate::reader::Uuid;
 
 /// The limit of stub data kept for one side of a call; the rest is only counted.
 const STUB_MAX: usize = 1 << 20;

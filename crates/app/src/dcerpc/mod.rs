@@ -5,7 +5,6 @@
 //! builds calls from them; SMB shares both.
 
 mod buffers;
-pub(crate) mod bytes;
 pub(crate) mod call;
 pub mod events;
 mod open;
@@ -16,15 +15,13 @@ mod recognition;
 pub(crate) mod tests;
 mod tx;
 
-use margay_flow::FlowCore;
-
-use crate::config::AppConfig;
-use crate::declare::Protocol;
-use crate::parser::Parser;
+use crate::declare::{Protocol, Setting};
 use crate::proto::AppProto;
 
-pub use crate::config::dcerpc::Config;
 pub(crate) use buffers::{interface, opnum_keyword};
+
+/// Place in the settings of [`PROTOCOL`].
+const MAX_TX: usize = 0;
 
 /// Progress of a complete transaction: index in the states of [`PROTOCOL`].
 const COMPLETE: u8 = 1;
@@ -39,15 +36,12 @@ const DATA_FRAME: u8 = 2;
 /// DCE/RPC.
 pub static PROTOCOL: Protocol = Protocol {
     headers: &[("dcerpc", &["dcerpc", "smb"])],
+    settings: &[Setting::max_tx(1024)],
     recognition: recognition::RECOGNITION,
-    parser,
+    parser: crate::conversation::parser::<parser::Dcerpc>,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,
     events: events::NAMES,
     frames: &["pdu", "hdr", "data"],
     ..Protocol::new(AppProto::Dcerpc, "dcerpc").logged()
 };
-
-fn parser(_config: &AppConfig, flow: &FlowCore) -> Box<dyn Parser> {
-    Box::new(parser::DcerpcParser::new(flow.proto == 6))
-}

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use margay_flow::Direction;
 use margay_packet::KeyedMap;
 
-use super::bytes::Uuid;
+use crate::reader::Uuid;
 
 /// Identifies the call that a datagram belongs to: activity and sequence number.
 pub(super) type DatagramKey = (Uuid, u32);

@@ -1,6 +1,6 @@
 //! Messages, over a connection (C706 section 12.6) and in datagrams (section 12.5).
 
-use super::bytes::{Reader, Uuid};
+use crate::reader::{Reader, Uuid};
 
 /// Message types; both transports share the numbers.
 pub(crate) mod kind {

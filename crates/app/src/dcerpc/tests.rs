@@ -5,11 +5,11 @@ use margay_flow::FlowCore;
 use margay_json::Json;
 use margay_packet::Time;
 
-use super::bytes::Uuid;
-use super::parser::DcerpcParser;
-use super::{COMPLETE, PROTOCOL};
+use super::{COMPLETE, MAX_TX, PROTOCOL};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::parser::{Outcome, Parse, Parser, Shared};
+use crate::proto::AppProto;
+use crate::reader::Uuid;
 use crate::recognise::Probed;
 use crate::tx::LogFor;
 
@@ -61,7 +61,7 @@ pub(crate) fn auth3(call: u32) -> Vec<u8> {
 }
 
 struct Talk {
-    parser: DcerpcParser,
+    parser: Box<dyn Parser>,
     config: AppConfig,
     shared: Shared,
     flow: FlowCore,
@@ -70,13 +70,13 @@ struct Talk {
 
 impl Talk {
     fn new(transport: u8) -> Talk {
-        Talk {
-            parser: DcerpcParser::new(transport == 6),
-            config: AppConfig::default(),
-            shared: Shared::default(),
-            flow: FlowCore::new(1, transport, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 135), Time(0)),
-            waiting: Default::default(),
-        }
+        Talk::with(transport, AppConfig::default())
+    }
+
+    fn with(transport: u8, config: AppConfig) -> Talk {
+        let flow = FlowCore::new(1, transport, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 135), Time(0));
+        let parser = (PROTOCOL.parser)(&config, &flow);
+        Talk { parser, config, shared: Shared::default(), flow, waiting: Default::default() }
     }
 
     fn say(&mut self, dir: Direction, bytes: &[u8]) -> Outcome {
@@ -247,8 +247,9 @@ fn messages_of_unknown_types_and_without_room_for_their_fields() {
 
 #[test]
 fn too_many() {
-    let mut t = Talk::new(6);
-    t.config.dcerpc.max_tx = 2;
+    let mut config = AppConfig::default();
+    config.settings.set(AppProto::Dcerpc, MAX_TX, 2);
+    let mut t = Talk::with(6, config);
     for call in 0..4 {
         assert_eq!(t.say(ToServer, &request(3, call, 0, 1, b"x")), Outcome::More);
     }
@@ -261,7 +262,7 @@ fn too_many() {
     assert!(gone.len() >= 2, "{gone:?}");
     gone.into_iter().for_each(|id| t.parser.free_tx(&mut t.shared, id));
     assert_eq!(t.say(ToServer, b""), Outcome::More);
-    assert!(t.waiting[0].is_empty() && t.shared.counters.tx_limit[crate::AppProto::Dcerpc as usize] > 1);
+    assert!(t.waiting[0].is_empty() && t.shared.counters.tx_limit[AppProto::Dcerpc as usize] > 1);
 }
 
 /// A thousand open calls with the same number: each response finds its call in order, whatever comes in between.

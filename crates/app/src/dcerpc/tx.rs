@@ -4,22 +4,22 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
-use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::conversation::Content;
+use crate::tx::{Found, LogFor, TxBase};
 
 use super::call::{Call, fragments};
 use super::open::{DatagramKey, Key};
 use super::pdu::{self, kind};
 
-/// A transaction of DCE/RPC.
+/// The state of a transaction.
 #[derive(Debug, Default)]
-pub(super) struct DcerpcTx {
-    pub base: TxBase,
+pub(super) struct Exchange {
     pub call: Call,
     /// Over UDP: the key of the call.
     pub datagram: Option<DatagramKey>,
 }
 
-impl DcerpcTx {
+impl Exchange {
     /// Identifies the transaction's call within its flow.
     pub(super) const fn key(&self) -> Key {
         match self.datagram {
@@ -29,17 +29,9 @@ impl DcerpcTx {
     }
 }
 
-impl Transaction for DcerpcTx {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
-
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
-    }
-
+impl Content for Exchange {
     fn held(&self) -> u64 {
-        self.base.held() + self.call.held() as u64
+        self.call.held() as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
@@ -54,9 +46,7 @@ impl Transaction for DcerpcTx {
         self.call.side(dir).little
     }
 
-    fn inspected(&mut self, _dir: Direction) {}
-
-    fn log(&self, json: &mut Json, _options: &AppLogOptions, what: LogFor) {
+    fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, what: LogFor) {
         if what == LogFor::File {
             return;
         }

@@ -119,7 +119,7 @@ impl Http2Parser {
                 return None;
             }
             // End the oldest open transaction. It is freed once it is inspected.
-            let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
+            let oldest = self.txs.first_incomplete(self.oldest, [COMPLETE; 2]);
             self.oldest = oldest;
             if let Some(tx) = self.get(oldest) {
                 tx.event(Event::TooManyStreams);

@@ -1,7 +1,7 @@
 //! Client authentication data (MS-NLMP; RFC 4120; wrapped as in RFC 4178).
 
 use super::text;
-use crate::dcerpc::bytes::Reader;
+use crate::reader::Reader;
 
 /// Client information from NTLM (MS-NLMP section 2.2.1.3).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

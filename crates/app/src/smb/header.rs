@@ -1,6 +1,6 @@
 //! Message headers.
 
-use crate::dcerpc::bytes::Reader;
+use crate::reader::Reader;
 
 /// The header of SMB1 (MS-CIFS section 2.2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -171,7 +171,7 @@ impl SmbParser {
                 return None;
             }
             // End the oldest transaction. It is freed once it is inspected.
-            let oldest = self.txs.first_incomplete(self.oldest, COMPLETE);
+            let oldest = self.txs.first_incomplete(self.oldest, [COMPLETE; 2]);
             self.oldest = oldest;
             if let Some(tx) = self.get(oldest) {
                 tx.event(Event::TooManyTransactions);

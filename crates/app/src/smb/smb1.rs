@@ -12,8 +12,8 @@ use super::smb2::{token_events, unix};
 use super::text;
 use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
 use super::{COMPLETE, frame};
-use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
+use crate::reader::Reader;
 
 /// Commands.
 pub(super) mod command {

@@ -11,8 +11,8 @@ use super::parser::{Access, Data, SmbParser, State, Step, Tree, mark};
 use super::pipe;
 use super::text;
 use super::tx::{Create, FileId, Negotiation, Set, SetInfo, SmbTx, TreeConnect, What};
-use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
+use crate::reader::Reader;
 
 /// Commands.
 mod command {

@@ -8,8 +8,8 @@ use super::parser::SmbParser;
 use super::smb1::{Block, request_key};
 use super::text;
 use super::tx::{FileId, Set, SetInfo, What};
-use crate::dcerpc::bytes::Reader;
 use crate::parser::Parse;
+use crate::reader::Reader;
 
 const TRANSACT_NAMED_PIPE: u16 = 0x26;
 const SET_PATH_INFORMATION: u16 = 6;

@@ -47,7 +47,6 @@ pub(super) const KEYS: &[Key] = &[
     number("app-layer.protocols.smb.max-dcerpc-frag-cache-size", "128", (1, U32), "pipes", "Pipes to remember, per flow."),
     number("app-layer.protocols.smb.max-session-cache-size", "512", (1, U32), "requests", "Requests to remember, per flow."),
     size("app-layer.protocols.smb.max-dcerpc-stub-size", "*", "Most bytes of a call over a pipe.").ignored("calls over pipes have the limits of DCE/RPC"),
-    number("app-layer.protocols.dcerpc.max-tx", "1024", (1, U32), "transactions", "Open transactions of a flow."),
     size("app-layer.protocols.dcerpc.max-stub-size", "*", "Most bytes of a call.").ignored("a call's bytes have a fixed limit"),
     // SMTP
     flag("app-layer.protocols.smtp.raw-extraction", "no", "Whether a whole mail is also a file."),

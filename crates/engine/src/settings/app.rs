@@ -36,7 +36,6 @@ pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
         argument_limits: arguments(config)?,
         ftp: super::ftp::ftp(config),
         smb: super::smb::smb(config)?,
-        dcerpc: super::smb::dcerpc(config)?,
         smtp: super::smtp::smtp(config)?,
         ..AppConfig::new(Recogniser::new(&super::recogniser(config)?))
     })

@@ -1,11 +1,9 @@
-//! `app-layer.protocols.smb:` and `dcerpc:`, and the `smb` section of an `eve-log`.
+//! `app-layer.protocols.smb:`, and the `smb` section of an `eve-log`.
 
-use margay_app::dcerpc::Config as DcerpcConfig;
 use margay_app::smb::{Config as SmbConfig, LogOptions, kinds};
 use margay_config::{Config, ConfigError, Node};
 
 const SMB: &str = "app-layer.protocols.smb";
-const DCERPC: &str = "app-layer.protocols.dcerpc";
 
 /// The settings of SMB.
 ///
@@ -28,18 +26,6 @@ pub(super) fn smb(config: &Config) -> Result<SmbConfig, ConfigError> {
     set(count(node, "max-session-cache-size", 1)?, &mut smb.max_session_cache_size);
     set(count(node, "max-tx", 1)?, &mut smb.max_tx);
     Ok(smb)
-}
-
-/// The settings of DCE/RPC.
-///
-/// # Errors
-/// An invalid value.
-pub(super) fn dcerpc(config: &Config) -> Result<DcerpcConfig, ConfigError> {
-    let mut dcerpc = DcerpcConfig::default();
-    if let Some(node) = config.node(DCERPC) {
-        set(count(node, "max-tx", 1)?, &mut dcerpc.max_tx);
-    }
-    Ok(dcerpc)
 }
 
 /// Reads the `smb` section of an `eve-log`: it selects all types of events, or its `types`.
@@ -92,12 +78,11 @@ mod tests {
     fn reads() {
         let c = config(
             "    smb:\n      max-read-size: 8mb\n      max-write-queue-cnt: 3\n      max-tx: 7\n      stream-depth: 1mb\n      \
-             max-guid-cache-size: 9\n    dcerpc:\n      max-tx: 5\n",
+             max-guid-cache-size: 9\n",
         );
         let s = smb(&c).unwrap();
         assert_eq!((s.max_read_size, s.max_write_queue_cnt, s.max_tx), (8 << 20, 3, 7));
         assert_eq!((s.stream_depth, s.max_guid_cache_size), (1 << 20, 9));
-        assert_eq!(dcerpc(&c).unwrap().max_tx, 5);
         assert_eq!((smb(&config("    dns:\n")).unwrap(), SmbConfig::default().max_tx), (SmbConfig::default(), 1024));
         for bad in
             ["smb:\n      max-tx: 0\n", "smb:\n      max-read-size: 5gb\n", "smb:\n      max-write-queue-cnt: -1\n"]
