@@ -319,6 +319,40 @@ fn the_first_packet_midstream() {
     }
 }
 
+/// A connection that is not closed, or whose protocol is undecided, ends with a pseudo packet in each direction, as in Suricata.
+/// Rules with a negated address and nothing else to inspect see it.
+#[test]
+fn connections_end_in_both_directions() {
+    const FIN: u8 = 1;
+    const PORTS: (u16, u16) = (40_000, 7777);
+    const RULES: &str =
+        "alert tcp any any -> !192.0.2.7 any (sid:1;)\nalert tcp any any -> any any (content:\"nowhere\"; sid:2;)\n";
+    let junk = "~xyzzy~".repeat(10);
+    for (name, answers, closes, more) in
+        [("open", true, false, 2), ("decided", true, true, 0), ("undecided", false, true, 2)]
+    {
+        let mut c = Capture::new();
+        c.open(0, PORTS, (1000, 5000));
+        c.tcp(10, Client, PORTS, (1001, 5001), ACK | PUSH, junk.as_bytes());
+        c.tcp(20, Server, PORTS, (5001, 1071), ACK, b"");
+        let (mut at, mut packets) = (5001, 5);
+        if answers {
+            c.tcp(30, Server, PORTS, (at, 1071), ACK | PUSH, junk.as_bytes());
+            c.tcp(40, Client, PORTS, (1071, at + 70), ACK, b"");
+            (at, packets) = (at + 70, packets + 2);
+        }
+        if closes {
+            c.tcp(50, Client, PORTS, (1071, at), ACK | FIN, b"");
+            c.tcp(60, Server, PORTS, (at, 1072), ACK, b"");
+            c.tcp(70, Server, PORTS, (at, 1072), ACK | FIN, b"");
+            c.tcp(80, Client, PORTS, (1072, at + 1), ACK, b"");
+            packets += 4;
+        }
+        let dir = run(&format!("ends-{name}"), c, RULES, "");
+        assert_eq!(sids(&dir).len(), packets + more, "{name}");
+    }
+}
+
 /// Rules see the headers and stream events of a packet that the stream engine refuses, but not its payload.
 #[test]
 fn refused_packets_are_inspected_without_payload() {

@@ -76,9 +76,9 @@ pub(super) fn side(side: FlowSide, value: Compare, counts: [u64; 2]) -> bool {
 }
 
 /// `app-layer-protocol`: while a protocol is undecided, neither it nor its negation matches, unless the rule names
-/// `unknown`.
+/// `unknown`. Flows of other transports than TCP and UDP have none, not even `unknown` (Suricata 8).
 pub(super) fn app_proto(protos: ProtoSet, negated: bool, mode: AppProtoMode, input: &CheckInput<'_>) -> bool {
-    if input.flow.is_none() {
+    if input.flow.is_none_or(|f| !matches!(f.proto, 6 | 17)) {
         return false;
     }
     // `None` while undecided.

@@ -297,6 +297,14 @@ fn application_protocols() {
             compile(&c, &mut Names::default()).expect("compiles").holds(i)
         };
         use AppProtoMode::{Direction as Dir, Either, Final, ToClient};
+        assert!(yes("unknown", false, Final, &i));
+        let ping = FlowCore { proto: 1, ..flow() };
+        assert!(!yes(
+            "unknown",
+            false,
+            Final,
+            &CheckInput { flow: Some(&ping), ..CheckInput::new(p, None, Direction::ToServer) }
+        ));
         // While the protocol is undecided, nothing matches.
         for mode in [Dir, Either, Final] {
             assert!(!yes("tls", false, mode, &i) && !yes("tls", true, mode, &i));

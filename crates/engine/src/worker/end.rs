@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use margay_app::AppProto;
 use margay_flow::{Direction, EndReason, Flow, FlowAction, FlowCore, FlowState};
 use margay_packet::{L3, L4, LinkType, Packet, PacketSource, Time};
 use margay_stream::{FlowPrint, TcpState};
@@ -50,9 +51,10 @@ impl Stages {
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         let (mut inspected, mut turned) = (false, false);
         if carries(flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
+            let open = is_open(flow);
             // Earlier data is inspected before the data that the end makes available.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
-                inspected |= self.flush(flow, Direction::ToServer, AppResult::default(), false);
+                inspected |= self.flush(flow, Direction::ToServer, AppResult::default(), None);
             }
             let mut app_result = self.feed_tcp(flow, Direction::ToClient, true);
             if app_result.turn {
@@ -73,7 +75,7 @@ impl Stages {
                 s.app_disable();
             }
             for dir in [Direction::ToServer, Direction::ToClient] {
-                inspected |= self.flush(flow, dir, app_result, true);
+                inspected |= self.flush(flow, dir, app_result, Some(open));
             }
         }
         if dropped {
@@ -90,7 +92,7 @@ impl Stages {
         let Some(tcp) = flow.ext.tcp.as_deref().filter(|t| is_over(t)) else { return };
         let news = flow.ext.app.as_ref().is_some_and(|a| a.has_news(dir));
         if news || self.ips && tcp.needs_flush(dir) {
-            self.flush(flow, dir, AppResult::default(), false);
+            self.flush(flow, dir, AppResult::default(), None);
         }
     }
 
@@ -123,23 +125,27 @@ impl Stages {
     }
 
     /// Inspects the rest of one direction with pseudo packets. `flow_ends` says that the flow ends, so this is the
-    /// direction's last inspection. Returns whether there was anything to inspect.
+    /// direction's last inspection, and whether it takes place if nothing is left. Returns whether there was anything to inspect.
     fn flush(
         &mut self,
         flow: &mut Flow<FlowExt>,
         dir: Direction,
         mut app_result: AppResult,
-        mut flow_ends: bool,
+        flow_ends: Option<bool>,
     ) -> bool {
         let mut inspected = false;
         let mut txs = flow.ext.app.as_ref().is_some_and(|a| a.session.has_txs() || a.frames.needed(dir).is_some());
         let closed = flow.core.state == FlowState::Closed;
+        let mut open = flow_ends == Some(true) && !self.ips;
+        let mut flow_ends = flow_ends.is_some();
         // Gaps divide the rest: one packet inspects one stretch. The limit stops absurd numbers of gaps.
         for _ in 0..FLUSHES_MAX {
             let left = flow.ext.tcp.as_ref().is_some_and(|s| s.needs_flush(dir));
-            if self.detect.is_none() || !(left || std::mem::take(&mut txs)) {
+            let due = left || std::mem::take(&mut txs);
+            if self.detect.is_none() || !(due || std::mem::take(&mut open)) {
                 return inspected;
             }
+            open = false;
             let mut bytes = [0u8; HEADERS];
             let packet = pseudo(&flow.core, dir, self.now, &mut bytes);
             let established = is_established(flow.core.state);
@@ -156,13 +162,23 @@ impl Stages {
             let raw = |flow: &Flow<FlowExt>| flow.ext.tcp.as_deref().map_or(0, |t| t.raw_offset(dir));
             let before = raw(flow);
             self.detect_in_flow(&packet, flow, dir, &seen, &mut fate);
-            inspected = true;
+            inspected |= due;
             if raw(flow) == before {
                 // The rest waits for the parser only.
                 return inspected;
             }
         }
         inspected
+    }
+}
+
+/// Whether a connection ends with a pseudo packet in each direction even if nothing is left to inspect, as in Suricata: it was
+/// established and not closed, or its protocol is still undecided.
+fn is_open(flow: &Flow<FlowExt>) -> bool {
+    let undecided = flow.ext.app.as_deref().is_none_or(|a| a.session.proto == AppProto::Unknown);
+    match flow.ext.tcp.as_deref().map_or(TcpState::None, |t| t.state()) {
+        TcpState::Closed => undecided,
+        state => state >= TcpState::Established,
     }
 }
 
