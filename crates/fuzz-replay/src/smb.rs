@@ -15,7 +15,7 @@ use crate::talk::{Act, app_config, flow, log, same, script, session};
 fn config(first: u8) -> AppConfig {
     let mut config = app_config();
     if first & 1 != 0 {
-        config.dcerpc.max_tx = 3;
+        config.settings.set(AppProto::Dcerpc, 0, 3);
         config.smb = Config {
             max_tx: 3,
             max_guid_cache_size: 1,
