@@ -276,7 +276,8 @@ fn addresses_of_application_rules_are_explained() {
         let o = margay(&["rules", "explain", sid, "--pcap", &pcap, "-c", &config, "-S", &rules, "-k", "none"]);
         let out = String::from_utf8_lossy(&o.stdout).into_owned();
         assert!(out.contains(says) && !out.contains("it does not match"), "{out}");
-        assert!(out.contains(&format!("NO MATCH in {packets} packets;")), "{out}");
+        // Flows that are open at the end of the capture have made-up packets as well.
+        assert!(out.contains(&format!("NO MATCH in {packets} packets")), "{out}");
     }
 }
 
