@@ -151,6 +151,9 @@ events: build ## every event of real captures compared with Suricata 8.0.6, memb
 events-peer: build ## events of the cases' captures compared with the installed Suricata 7, member by member; EVENTS_PEER="--captures ../shared/captures/real --types tls"
 	@tools/events-peer $(RELEASE) $(EVENTS_PEER)
 
+settings-peer: build ## what each setting changes in the events, compared with the installed Suricata 7; half an hour; SETTINGS_PEER="--only 'stream.*'"
+	@$(PYTHON) tools/settings-peer $(RELEASE) $(SETTINGS_PEER)
+
 SWEEP_CAPTURES := $(addprefix $(SHARED)/captures/real/,sip.pcap nfsv3.pcap tftp.pcap rdp3.pcap pop3.pcap ssh_unidirectional.pcap profinet-io-le.pcap \
 	targusdataspeed_false_positives.pcap smtp-starttls.pcap tls_port_80.pcapng)
 sweep: build ## every byte of a conversation changed, one at a time: events compared with the installed Suricata 7; SWEEP="--bytes 60 --values 0,0xff FILE…"
