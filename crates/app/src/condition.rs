@@ -1,4 +1,4 @@
-//! What rules write about numbers: the syntax of a keyword's argument, and the condition that it means.
+//! Keywords on numbers: the syntax of the argument in a rule, and the condition that the argument states.
 //!
 //! The rule language reads arguments by the declared [`NumberSyntax`], so that a number and its keyword are declared together.
 

@@ -256,15 +256,21 @@ fn however_tcp_splits_it() {
     }
 }
 
+/// A connection in which a server sends a body in gzip.
+fn download(body: &[u8]) -> Capture {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let response = [head.as_bytes(), body].concat();
+    let mut capture = Capture::new();
+    let turns: [(bool, &[u8]); 2] = [(false, b"GET /file HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
+    capture.connection(20_000, &turns, &mut || 1460);
+    capture
+}
+
 #[test]
 fn a_bomb_is_cut() {
     let bomb = zeros(1024);
     assert!(bomb.len() < 2 << 20, "{}", bomb.len());
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
-    let response = [head.as_bytes(), &bomb].concat();
-    let mut capture = Capture::new();
-    let turns: [(bool, &[u8]); 2] = [(false, b"GET /bomb HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
-    capture.connection(20_000, &turns, &mut || 1460);
+    let capture = download(&bomb);
     let dir = folder("http-bomb");
     let (_, peak) = measure(&dir, &capture, &NO_LIMITS);
     let anomalies = events(&dir, "anomaly");
@@ -286,12 +292,7 @@ fn a_bomb_is_cut() {
 /// A limit of 0 for a body's encodings is none, as in Suricata.
 #[test]
 fn all_encodings_are_undone_without_a_limit() {
-    let body = zeros(1);
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
-    let response = [head.as_bytes(), &body].concat();
-    let mut capture = Capture::new();
-    let turns: [(bool, &[u8]); 2] = [(false, b"GET /zeros HTTP/1.1\r\nHost: a.example\r\n\r\n"), (true, &response)];
-    capture.connection(20_000, &turns, &mut || 1460);
+    let capture = download(&zeros(1));
     let dir = folder("http-encodings");
     let layers = "app-layer.protocols.http.libhtp.default-config.response-body-decompress-layer-limit=0";
     measure(&dir, &capture, &[&NO_LIMITS[..], &["--set", layers]].concat());

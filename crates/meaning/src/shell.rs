@@ -192,14 +192,11 @@ fn commands(value: &[u8]) -> bool {
 
 /// Whether the text is an IPv4 address: what a page takes for `ping`, behind which only a command begins with a separator.
 fn is_address(text: &[u8]) -> bool {
-    (7..=15).contains(&text.len())
-        && text
-            .split(|&b| b == b'.')
-            .map(|n| (1..=3).contains(&n.len()) && n.iter().all(u8::is_ascii_digit))
-            .filter(|&n| n)
-            .count()
-            == 4
-        && text.iter().filter(|&&b| b == b'.').count() == 3
+    let mut numbers = 0;
+    text.split(|&b| b == b'.').all(|n| {
+        numbers += 1;
+        (1..=3).contains(&n.len()) && n.iter().all(u8::is_ascii_digit)
+    }) && numbers == 4
 }
 
 /// Whether lines begin with bars, as in tables of Markdown: a shell refuses such a line.

@@ -1,4 +1,4 @@
-//! What rules write about versions, states and dates.
+//! Reads the arguments of keywords on versions, states and dates.
 
 use crate::declare::NumberCondition;
 

@@ -29,7 +29,7 @@ pub(super) fn keywords() -> &'static [Keyword] {
     &ALL
 }
 
-/// What protocols declare under a name, with the protocols that do, in the order of the first.
+/// Each declaration of `of` once by its name, with all protocols that have it, in the order of the protocols.
 fn with_protocols<T, I: Iterator<Item = &'static T>>(
     of: impl Fn(&'static Protocol) -> I,
     name: impl Fn(&T) -> &'static str,
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((compare("256", 255), compare("2", 255)), (None, Some(NumberTest::Compare(Compare::Equal(2)))));
     }
 
-    /// What a rule with this option says about a number.
+    /// The test on a number that a rule with this option makes.
     fn check(option: &str) -> Option<NumberTest> {
         let available = ["http2", "ftp", "ftp-data", "smb", "dcerpc", "tls", "app-layer"].map(str::to_owned).into();
         let context = Context { available, ..Context::default() };
