@@ -309,6 +309,9 @@ bench-send: build ## the sender's speed and pacing beside tcpreplay, over virtua
 	@tools/setup tcpreplay tcpdump
 	@tools/bench-send "$(RELEASE) lab" $(BENCH_SEND)
 
+elephant: build ## two workers of an interface over one, on one large flow; root, an idle machine, 4 GB of memory. ELEPHANT="--pairs 3"
+	@tools/elephant $(RELEASE) $(SHARED) $(ELEPHANT)
+
 profile: build ## flame graph and tables of time and instructions; PROFILE_FLAGS="x.pcap --rules my.rules --packets"
 	@tools/profile $(RELEASE) $(PROFILE_FLAGS)
 

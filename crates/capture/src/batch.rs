@@ -88,6 +88,13 @@ pub struct Batch<'a> {
     shared: Option<(&'a Arc<Vec<u8>>, usize)>,
 }
 
+impl Default for Batch<'_> {
+    /// No frames.
+    fn default() -> Self {
+        Batch::live(&[], &[])
+    }
+}
+
 impl<'a> Batch<'a> {
     /// Frames of a file: the bytes, the number of the first frame, and the buffer with the offset of the bytes in it.
     pub(crate) fn of_file(
@@ -121,6 +128,12 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn offset(&self, index: usize) -> Option<usize> {
         Some(self.shared?.1 + self.metas.get(index)?.start as usize)
+    }
+
+    /// Offset of the bytes of the frame at `index` in the memory of a live batch ([`crate::live::LiveSource::lend`]).
+    #[inline]
+    pub fn start(&self, index: usize) -> Option<u32> {
+        self.metas.get(index).map(|m| m.start)
     }
 
     /// Whether the checksums of the frame at `index` are trusted without a check, because the card that sends it has yet to fill

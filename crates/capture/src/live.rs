@@ -1,5 +1,6 @@
 //! The interface of live captures: packets arrive at any time, wait in memory that the kernel fills, and are released after inspection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -156,6 +157,9 @@ pub enum LinkChange {
     Back,
 }
 
+/// Memory of a source that others may read ([`LiveSource::lend`]).
+pub type Lent = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// A source of live packets, for one worker.
 ///
 /// The worker's loop is `receive`, `batch`, `release`. The frames of a batch borrow from memory that the kernel fills again
@@ -167,8 +171,21 @@ pub trait LiveSource {
     /// It never fails permanently: it waits for an interface that disappeared, and opens it again.
     fn receive(&mut self, max: usize, wait: Duration) -> Received;
 
+    /// Whether [`LiveSource::receive`] would return more packets at once. Reads only memory. `false` if the source cannot
+    /// tell.
+    fn is_waiting(&self) -> bool {
+        false
+    }
+
     /// The frames of the latest [`LiveSource::receive`]. Their number is 0.
     fn batch(&self) -> Batch<'_>;
+
+    /// Keeps the memory of the batch, so that it can be read while the next batches are received; any thread may read it. It
+    /// has all bytes of the batch, at the places that [`Batch::start`] gives. The batch is then empty. The source releases the
+    /// memory in a later call, once it was dropped. `None` if the source cannot do that with this batch, which stays as it is.
+    fn lend(&mut self) -> Option<Lent> {
+        None
+    }
 
     /// The interface of the latest [`LiveSource::receive`], below [`LiveSource::ends`].
     fn end(&self) -> usize {

@@ -142,6 +142,8 @@ pub(crate) struct Map {
 // SAFETY: the mapping belongs to this value alone, and is used through its owner's methods alone, which borrow it; the kernel, with
 // which it is shared, does not care from which thread.
 unsafe impl Send for Map {}
+// SAFETY: a shared reference gives atomics ([`Map::word`]) and the address; whoever reads or writes there says why it may.
+unsafe impl Sync for Map {}
 
 impl Map {
     /// Maps a socket's memory, or new memory if `fd` is -1.

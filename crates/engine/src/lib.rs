@@ -1,8 +1,8 @@
 //! Start, packet loop, statistics and shutdown: connects the other crates. It contains no stage's logic.
 //!
 //! [`run`] runs a command line: it reads the configuration (`settings`), the rules and their files (`rules`, `engines`),
-//! opens the outputs, and drives a `worker` over the capture (`single`, `parallel`, `live`). `stats` collects the counters, and `control` handles
-//! requests to the running engine. If the start fails, it logs one error and exits with status 1, before anything is written.
+//! opens the outputs, and drives a `worker` over the capture (`single`, `parallel`, `live`; `spread` is
+//! what the last two share). `stats` collects the counters, and `control` handles requests to the running engine. If the start fails, it logs one error and exits with status 1, before anything is written.
 
 mod analysis;
 mod checksums;
@@ -34,6 +34,7 @@ mod service;
 mod settings;
 mod signals;
 mod single;
+mod spread;
 mod start;
 mod stats;
 mod threads;

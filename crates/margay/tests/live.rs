@@ -30,6 +30,7 @@ in_namespace! {
     killed_and_started_again: inner_kill,
     what_the_ring_lost_is_told: inner_overrun,
     threads_are_where_they_belong: inner_threads,
+    an_idle_worker_helps_with_a_large_flow: inner_elephant,
     what_cannot_be_captured_is_said: inner_errors,
     logs_are_moved_away_and_packets_cut: inner_rotate,
 }
@@ -85,6 +86,53 @@ fn inner_same() {
             let text = std::fs::read_to_string(dir.join("stats.log")).expect("statistics");
             assert!(text.contains("capture.nic.received"), "{text}");
         }
+    }
+}
+
+/// A datagram of one flow; every 50th has what the rule looks for.
+fn datagram(n: u16) -> Vec<u8> {
+    let mut payload = vec![b'a' + (n % 23) as u8; 900];
+    if n.is_multiple_of(50) {
+        payload[500..517].copy_from_slice(b"needle in a stack");
+    }
+    let (udp, ip) = (8 + payload.len() as u16, 28 + payload.len() as u16);
+    let mut frame = [&[2; 12][..], &[8, 0]].concat();
+    frame.extend([0x45, 0].iter().chain(&ip.to_be_bytes()).chain(&n.to_be_bytes()).chain(&[0, 0, 64, 17, 0, 0]));
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x20, 0, 0x27, 0x0f]);
+    frame.extend(udp.to_be_bytes().iter().chain(&[0, 0]));
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+#[ignore = "runs in a namespace"]
+fn inner_elephant() {
+    const PACKETS: u16 = 30_000;
+    pair("va", "vb");
+    let sent: Vec<Vec<u8>> = (0..PACKETS).map(datagram).collect();
+    for helps in ["yes", "no"] {
+        let dir = folder(&format!("elephant-{helps}"));
+        let rule = "alert udp any any -> any 9999 (msg:\"a needle\"; content:\"needle in a stack\"; sid:1;)\n";
+        std::fs::write(dir.join("a.rules"), rule).expect("rules");
+        let settings =
+            ["af-packet.1.threads=2", "af-packet.1.ring-size=40000", &format!("margay.search-ahead={helps}")];
+        let e = Engine::start(&dir, &[&["-i", "vb"][..], &settings.map(|s| ["--set", s]).concat()].concat());
+        // The whole flow waits in the ring of one worker when the engine continues.
+        e.signal("STOP");
+        Sender::on("va").send(&sent);
+        e.signal("CONT");
+        e.decoded(u64::from(PACKETS));
+        e.explained();
+        let (stats, found) = (last_stats(&dir), alerts(&dir));
+        assert_eq!(stats["capture"]["kernel_drops"], 0);
+        assert_eq!(found.into_values().collect::<Vec<_>>(), [usize::from(PACKETS) / 50]);
+        let ahead = &stats["search_ahead"];
+        let count = |name: &str| ahead[name].as_u64().unwrap_or(0);
+        match helps {
+            "yes" => assert!(count("offered") > u64::from(PACKETS) / 2, "{ahead}"),
+            _ => assert!(ahead.is_null(), "{ahead}"),
+        }
+        assert!(count("used") <= count("searched"), "{ahead}");
     }
 }
 

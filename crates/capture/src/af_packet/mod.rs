@@ -41,7 +41,7 @@ use crate::ebpf::{Purpose, programs};
 use crate::filter::Filter;
 pub use crate::interface::Interface;
 use crate::link::{LOOK, State, received};
-use crate::live::{Decisions, LinkChange, LiveCounters, LiveError, LiveSource, Received};
+use crate::live::{Decisions, Lent, LinkChange, LiveCounters, LiveError, LiveSource, Received};
 use crate::sys::Polled;
 use block::Cursor;
 pub use block::Trust;
@@ -290,11 +290,11 @@ impl AfPacket {
     /// Releases the batch, and the block after its last packet.
     fn give_back(&mut self) {
         self.metas.clear();
+        let Some(ring) = &mut self.ring else { return };
+        ring.reclaim();
         if self.reading && self.cursor.left == 0 {
             self.reading = false;
-            if let Some(ring) = &mut self.ring {
-                ring.release();
-            }
+            ring.release();
         }
     }
 
@@ -538,9 +538,29 @@ impl LiveSource for AfPacket {
         if self.metas.is_empty() { Received::Idle } else { Received::Frames }
     }
 
+    fn is_waiting(&self) -> bool {
+        match &self.ring {
+            Some(_) if self.reading && self.cursor.left > 0 => true,
+            Some(ring) if self.reading => ring.is_next_ready(),
+            Some(ring) => ring.ready(),
+            None => false,
+        }
+    }
+
     fn batch(&self) -> Batch<'_> {
         let data = self.ring.as_ref().map_or(&[][..], Ring::block);
         Batch::live(data, &self.metas)
+    }
+
+    fn lend(&mut self) -> Option<Lent> {
+        // A batch of a part of the block would be lent with packets that are still to be read, and changed for that.
+        if !self.reading || self.cursor.left > 0 {
+            return None;
+        }
+        let block = self.ring.as_mut()?.lend()?;
+        self.reading = false;
+        self.metas.clear();
+        Some(block)
     }
 
     fn release(&mut self, decisions: &Decisions) {

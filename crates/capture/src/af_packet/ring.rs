@@ -5,8 +5,10 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -166,7 +168,7 @@ impl Socket {
         self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let len = shape.block_size as usize * shape.blocks as usize;
         let map = self.map(len)?;
-        Ok(Ring { map, block_size: shape.block_size as usize, next: 0, socket: self })
+        Ok(Ring::new(map, shape.block_size as usize, self))
     }
 
     fn map(&self, len: usize) -> io::Result<Map> {
@@ -330,14 +332,36 @@ pub(crate) fn poll_all<const N: usize>(sockets: [Option<&Socket>; N], wait: Dura
 /// The ring: blocks that the kernel fills one after the other, and that this process releases in the same order.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    map: Map,
+    map: Arc<Map>,
     block_size: usize,
     /// The block that the kernel hands over next, or has handed over: below `len / block_size`.
     next: usize,
+    /// Blocks before `next` that others may still read, the oldest first.
+    lent: VecDeque<Arc<Block>>,
     pub(crate) socket: Socket,
 }
 
+/// A block that the kernel has handed over and does not write to, as long as this value exists.
+#[derive(Debug)]
+pub(crate) struct Block {
+    map: Arc<Map>,
+    number: usize,
+    size: usize,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `lend` made this value for a whole block of the mapping, which `map` keeps. The block is not released to the
+        // kernel, and not borrowed mutably, before this value is gone.
+        unsafe { std::slice::from_raw_parts(self.map.at.as_ptr().add(self.number * self.size), self.size) }
+    }
+}
+
 impl Ring {
+    fn new(map: Map, block_size: usize, socket: Socket) -> Ring {
+        Ring { map: Arc::new(map), block_size, next: 0, lent: VecDeque::new(), socket }
+    }
+
     /// A ring over a copy of `bytes`, cut to whole blocks, instead of memory that the kernel writes. Its socket does not work.
     pub(super) fn over(bytes: &[u8], block_size: usize) -> io::Result<Ring> {
         let len = bytes.len() - bytes.len() % block_size.max(1);
@@ -348,7 +372,11 @@ impl Ring {
         // SAFETY: both are `len` bytes long, and the mapping is new: they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.at.as_ptr(), len) };
         let socket = Socket { fd: std::fs::File::open("/dev/null")?.into() };
-        Ok(Ring { map, block_size, next: 0, socket })
+        Ok(Ring::new(map, block_size, socket))
+    }
+
+    fn blocks(&self) -> usize {
+        self.map.len / self.block_size
     }
 
     fn base(&self) -> *mut u8 {
@@ -356,16 +384,25 @@ impl Ring {
         unsafe { self.map.at.as_ptr().add(self.next * self.block_size) }
     }
 
-    fn status(&self) -> &AtomicU32 {
-        // SAFETY: the word is in the mapping and aligned, since blocks begin at pages; the kernel writes it as one word, and
-        // we look at it through atomics alone.
-        unsafe { AtomicU32::from_ptr(self.base().add(STATUS).cast()) }
+    /// The status of a block; of the first one for a number beyond the last.
+    fn status(&self, block: usize) -> &AtomicU32 {
+        let at = if block < self.blocks() { block * self.block_size } else { 0 };
+        // SAFETY: `at` is the start of a block in the mapping, as was just computed, and the word is in the block and aligned,
+        // since blocks begin at pages; the kernel writes it as one word, and we look at it through atomics alone.
+        unsafe { AtomicU32::from_ptr(self.map.at.as_ptr().add(at + STATUS).cast()) }
     }
 
-    /// Whether the next block is ours.
+    /// Whether the next block is ours. If all blocks are lent, the next one is the oldest of them.
     #[inline]
     pub(crate) fn ready(&self) -> bool {
-        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        self.lent.len() < self.blocks() && self.status(self.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Whether the block after the next one is ours, too.
+    #[inline]
+    pub(crate) fn is_next_ready(&self) -> bool {
+        self.lent.len() + 1 < self.blocks()
+            && self.status(self.next + 1).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// The bytes of the next block; empty while the kernel has it.
@@ -385,18 +422,110 @@ impl Ring {
         if !self.ready() {
             return &mut [];
         }
-        // SAFETY: as in `block`; `&mut self` makes the borrow unique.
+        // SAFETY: as in `block`; `&mut self` makes the borrow unique. A lent block is never the next one (`ready`).
         unsafe { std::slice::from_raw_parts_mut(self.base(), self.block_size) }
     }
 
     /// Releases the block, and continues with the next one. Does nothing if the kernel has it.
     pub(crate) fn release(&mut self) {
-        if self.ready() {
-            self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.next += 1;
-            if (self.next + 1) * self.block_size > self.map.len {
-                self.next = 0;
-            }
+        if !self.ready() {
+            return;
         }
+        if self.lent.is_empty() {
+            self.status(self.next).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.go_on();
+        } else {
+            // The kernel wants the earlier blocks first.
+            drop(self.lend());
+        }
+    }
+
+    /// Continues with the next block, while others read this one. It is released once they have dropped it, and all blocks
+    /// before it are released ([`Ring::reclaim`]). `None` if the kernel has it.
+    pub(crate) fn lend(&mut self) -> Option<Arc<Block>> {
+        if !self.ready() {
+            return None;
+        }
+        let block = Arc::new(Block { map: Arc::clone(&self.map), number: self.next, size: self.block_size });
+        self.lent.push_back(Arc::clone(&block));
+        self.go_on();
+        Some(block)
+    }
+
+    /// Releases lent blocks that nobody reads any more.
+    #[inline]
+    pub(crate) fn reclaim(&mut self) {
+        while let Some(block) = self.lent.front_mut() {
+            // Nobody else has it, and what others read they read before.
+            let Some(Block { number, .. }) = Arc::get_mut(block) else { break };
+            let number = *number;
+            self.lent.pop_front();
+            self.status(number).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.next += 1;
+        if self.next >= self.blocks() {
+            self.next = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring of blocks of 64 bytes that the kernel has filled: block n has bytes n behind its header.
+    fn filled(blocks: u8) -> Ring {
+        let block = |n: u8| {
+            let mut b = vec![n; 64];
+            b[STATUS..STATUS + 4].copy_from_slice(&libc::TP_STATUS_USER.to_ne_bytes());
+            b
+        };
+        Ring::over(&(0..blocks).flat_map(block).collect::<Vec<_>>(), 64).unwrap()
+    }
+
+    fn released(ring: &Ring) -> Vec<bool> {
+        (0..ring.blocks()).map(|n| ring.status(n).load(Ordering::Relaxed) == libc::TP_STATUS_KERNEL).collect()
+    }
+
+    #[test]
+    fn lent_blocks_are_released_in_order() {
+        let mut ring = filled(4);
+        let (first, second) = (ring.lend().unwrap(), ring.lend().unwrap());
+        assert_eq!((first.as_ref().as_ref()[63], second.as_ref().as_ref()[63]), (0, 1));
+        // The third is not lent, and waits for the others.
+        assert_eq!(ring.block()[63], 2);
+        ring.release();
+        drop(second);
+        ring.reclaim();
+        assert_eq!(released(&ring), [false; 4]);
+        drop(first);
+        ring.reclaim();
+        assert_eq!(released(&ring), [true, true, true, false]);
+        assert_eq!(ring.block()[63], 3);
+    }
+
+    #[test]
+    fn a_lent_block_is_not_handed_out_again() {
+        let mut ring = filled(2);
+        assert!(ring.is_next_ready());
+        let lent: Vec<_> = std::iter::from_fn(|| ring.lend()).collect();
+        assert_eq!(lent.len(), 2);
+        assert!(!ring.ready() && !ring.is_next_ready() && ring.block().is_empty() && ring.block_mut().is_empty());
+        ring.release();
+        drop(lent);
+        ring.reclaim();
+        assert_eq!(released(&ring), [true; 2]);
+        assert!(!ring.ready());
+    }
+
+    #[test]
+    fn a_lent_block_outlives_its_ring() {
+        let mut ring = filled(1);
+        let lent = ring.lend().unwrap();
+        drop(ring);
+        assert_eq!(lent.as_ref().as_ref()[63], 0);
     }
 }

@@ -108,6 +108,7 @@ pub(super) const KEYS: &[Key] = &[
     flag_or("margay.writer-thread", &["auto"], "auto", "Whether a thread writes events; `auto`: if there are more CPUs than workers."),
     word("margay.numa", &["local", "bind"], "local", "Where workers' memory lies: on their own NUMA node if there is room, or only there (`bind`; with `threading.set-cpu-affinity`).").shown_by("engine/src/live/numa.rs::a_threads_memory_is_bound"),
     flag_or("margay.workers", &["auto"], "auto", "Workers of a capture file with `autofp`, 1 to 256; `auto`: one per CPU, times `threading.detect-thread-ratio`.").like("5"),
+    flag("margay.search-ahead", "yes", "Whether idle workers search payloads for busy ones: those of an AF_PACKET interface that is not inline, and those of a capture file with `autofp-scheduler: adaptive`."),
     number("margay.move-difference", "256", (0, i64::MAX), "packets", "`conservative`, `optimistic`: a flow moves only to a queue shorter by this many packets."),
     number("margay.move-waiting", "100", (0, U32), "packets", "`optimistic`: packets of a flow that must wait before it moves."),
     size("margay.reset-memory", "16mb", "Memory of connections that a reset closed, which a host may have ignored. Beyond it the oldest is taken as over: `tcp.reset_settled`; 0 is no limit."),

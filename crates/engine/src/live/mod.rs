@@ -8,6 +8,7 @@
 mod af_packet;
 pub(crate) mod bypass;
 pub(crate) mod cpus;
+mod helping;
 mod libpcap;
 pub(crate) mod losses;
 pub(crate) mod medium;
@@ -31,6 +32,7 @@ use margay_output::{Outputs, error, info, notice, warning};
 use crate::Failed;
 use crate::control::{Control, LiveInfo};
 use crate::exception::Policies;
+use crate::keys::HashKeys;
 use crate::profiling::Profiling;
 use crate::service::{CaptureAccess, privileges};
 use crate::settings as all;
@@ -40,6 +42,7 @@ use crate::worker::wire::Wire;
 use crate::worker::{Opened, Worker};
 use bypass::Table;
 use cpus::Cpus;
+use helping::Crew;
 use losses::{Host, Row};
 use report::Report;
 use settings::{Device, RunMode};
@@ -70,6 +73,8 @@ pub(crate) struct Plan {
     devices: Vec<Arc<Device>>,
     cpus: Cpus,
     mode: RunMode,
+    /// Idle workers search payloads for busy ones.
+    search_ahead: bool,
 }
 
 impl Plan {
@@ -95,7 +100,8 @@ impl Plan {
                  do not share flows"
             );
         }
-        Ok(Plan { devices: devices.into_iter().map(Arc::new).collect(), cpus, mode })
+        let search_ahead = all::search_ahead(config)?;
+        Ok(Plan { devices: devices.into_iter().map(Arc::new).collect(), cpus, mode, search_ahead })
     }
 
     /// Captures until the engine stops. With `late`, the rules are loaded after packets start to arrive.
@@ -151,11 +157,13 @@ impl Plan {
         let _offloads = if queues { None } else { offload::off(config, &interfaces)? };
         let tables: Vec<Option<Arc<Table>>> = self.devices.iter().map(|d| Table::of(d)).collect();
         let mut table = tables.iter();
-        let (mut group, mut bypass) = (Arc::default(), None);
+        let (mut group, mut bypass, mut crew) = (Arc::default(), None, None);
         for (overall, (device, nth, outputs)) in prepared.into_iter().enumerate() {
             if nth == 0 {
                 group = Arc::default();
                 bypass = table.next().cloned().flatten();
+                let helps = self.search_ahead && device.workers > 1;
+                crew = helps.then(|| Arc::new(Crew::new(device.workers, &HashKeys::of(options))));
                 info!(
                     "runmodes",
                     "{}: creating {} thread{}",
@@ -181,6 +189,7 @@ impl Plan {
                 cpus: Arc::clone(&cpus),
                 group: Arc::clone(&group),
                 bypass: bypass.clone(),
+                crew: crew.clone(),
                 ready: ready.clone(),
                 go: wait,
             };

@@ -92,8 +92,8 @@ pub(crate) fn run_mode(config: &Config, options: &RunOptions) -> Result<RunMode,
         Some("autofp") => {
             notice!(
                 "runmodes",
-                "autofp: the kernel distributes flows to the workers (fan-out), and no thread of ours stands between: \
-                 running as \"workers\""
+                "autofp: the kernel distributes flows to the workers (fan-out), and idle workers help busy ones \
+                 (margay.search-ahead): running as \"workers\""
             );
             Ok(RunMode::Workers)
         }

@@ -1,5 +1,6 @@
 //! A worker's thread: creates the worker and its socket, waits for the other workers, and inspects packets.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -8,12 +9,13 @@ use margay_app::file::FileConfig;
 use margay_capture::af_packet::Injector;
 use margay_capture::live::{LinkChange, LiveSource, Received};
 use margay_config::{Config, RunOptions};
-use margay_detect::Detect;
-use margay_detect::RuleCosts;
+use margay_detect::{Detect, RuleCosts, SearchedAhead};
 use margay_output::{Outputs, notice, warning};
+use margay_packet::Time;
 
 use super::Cpus;
 use super::bypass::{OfWorker, Table};
+use super::helping::{Crew, Helping};
 use super::medium::{Groups, Opening};
 use super::settings::Device;
 use super::turns::{Turn, Turns};
@@ -60,6 +62,8 @@ pub(super) struct WorkerSetup {
     pub(super) group: Arc<Turns<Groups>>,
     /// Flows that the kernel bypasses, if kernel bypass is on.
     pub(super) bypass: Option<Arc<Table>>,
+    /// The device's workers, if they help each other.
+    pub(super) crew: Option<Arc<Crew>>,
     /// Reports that the worker is ready, or why it failed; and again when it lets packets in.
     pub(super) ready: Sender<Result<(), Failed>>,
     /// Signals that packets may come in; closed if the start was cancelled.
@@ -138,6 +142,7 @@ impl WorkerSetup {
             thread: self.thread.clone(),
             counters: self.device.medium.counters(),
             announce: self.control.announce(&post, self.workers),
+            ahead: None,
         });
         let in_kernel = |t: &Arc<Table>| {
             Box::new(InKernel::new(Box::new(OfWorker { table: Arc::clone(t), post: Arc::clone(&post) })))
@@ -175,14 +180,41 @@ impl WorkerSetup {
         let inline = source.is_inline();
         let mut judging = self.device.auto_trust;
         let mut beat = self.control.watch.join(&self.thread);
+        let mut helping = self.crew.as_ref().filter(|_| !inline).map(|c| Helping::new(c, self.nth));
+        worker.pipeline.stages.helped = helping.as_ref().map(|h| Rc::clone(&h.helped) as Rc<dyn SearchedAhead>);
         while go && !signals.stop() {
             beat.pass(worker.decoder.counters.pkts);
             let wait = if inline && worker.has_flows_to_end() { Duration::ZERO } else { WAIT };
-            let received = source.receive(batch, wait);
+            let received = match &mut helping {
+                Some(h) if h.has_pieces() => h.receive_more(&mut *source),
+                Some(h) => h.receive(&mut *source, worker.pipeline.stages.own().map(|(d, _)| &*d), batch, wait),
+                None => source.receive(batch, wait),
+            };
             if post.is_waiting() {
-                self.serve(worker, reporter, &mut *source, post, &received);
+                self.serve(worker, reporter, &mut *source, post, &received, helping.as_ref());
             }
-            self.take(worker, &mut *source, received);
+            let received = match &mut helping {
+                Some(h) => h.offer(&mut *source, received),
+                None => received,
+            };
+            match helping.as_mut().filter(|h| h.has_pieces()) {
+                // Those packets come before the received ones.
+                Some(h) if received == Received::Frames => {
+                    while h.has_pieces() {
+                        beat.pass(worker.decoder.counters.pkts);
+                        self.inspect_offered(worker, h);
+                    }
+                    self.take(worker, &mut *source, received);
+                }
+                Some(h) => {
+                    if let Received::Link(change) = received {
+                        self.tell_link(&*source, change);
+                    }
+                    self.inspect_offered(worker, h);
+                    carry_out(worker, &mut *source);
+                }
+                None => self.take(worker, &mut *source, received),
+            }
             if judging && worker.decoder.counters.pkts >= JUDGED {
                 judging = false;
                 self.judge(worker, &mut *source);
@@ -190,6 +222,16 @@ impl WorkerSetup {
         }
         // No more packets come in, and the rest of the ring is inspected.
         source.stop();
+        while let Some(h) = helping.as_mut().filter(|h| h.has_pieces()) {
+            beat.pass(worker.decoder.counters.pkts);
+            self.inspect_offered(worker, h);
+            carry_out(worker, &mut *source);
+        }
+        if let (Some(h), Some(c)) = (&helping, &mut worker.pipeline.stages.captured) {
+            c.ahead = Some(h.counters());
+        }
+        // A worker that has ended does not help.
+        drop(helping);
         let end = Instant::now() + LAST;
         let settle = source.settle();
         while go && Instant::now() < end {
@@ -221,6 +263,31 @@ impl WorkerSetup {
         }
     }
 
+    /// Inspects a piece of packets that were offered to other workers. Answers to them are sent with the next release.
+    fn inspect_offered(&self, worker: &mut Worker, helping: &mut Helping) {
+        let before = Inspected::so_far(worker);
+        let frames = helping.inspect_piece(|frame, trusted| {
+            worker.decoder.unfinished_checksums = trusted;
+            worker.frame(frame);
+        });
+        before.count(worker, 0);
+        expire(worker, None, ENDED + frames * 2);
+    }
+
+    /// Logs a change of an interface.
+    #[cold]
+    fn tell_link(&self, source: &dyn LiveSource, change: LinkChange) {
+        if self.nth != 0 {
+            return;
+        }
+        let name = self.device.interfaces().nth(source.end()).unwrap_or(&self.device.name);
+        match change {
+            LinkChange::Down => warning!("af-packet", "{name}: went down; nothing comes until it is up again"),
+            LinkChange::Gone => warning!("af-packet", "{name}: is gone; waiting for it to reappear"),
+            LinkChange::Back => notice!("af-packet", "{name}: is up again"),
+        }
+    }
+
     /// Inspects received packets.
     #[inline]
     fn take(&self, worker: &mut Worker, source: &mut dyn LiveSource, received: Received) {
@@ -229,10 +296,9 @@ impl WorkerSetup {
         let mut budget = if source.is_inline() { ENDED_INLINE } else { ENDED };
         let now = match received {
             Received::Frames => {
-                let end = source.end();
-                let before = (worker.decoder.counters.pkts, worker.pipeline.stages.stream.counters.invalid_checksum);
+                let before = Inspected::so_far(worker);
                 if source.ends() > 1 {
-                    self.at_end(worker, end);
+                    self.at_end(worker, source.end());
                 }
                 let (frames, inline) = (source.batch(), source.is_inline());
                 for (i, frame) in frames.iter().enumerate() {
@@ -243,39 +309,20 @@ impl WorkerSetup {
                         worker.decide(verdict);
                     }
                 }
-                let pkts = worker.decoder.counters.pkts - before.0;
                 budget += frames.len() * 2;
-                let invalid = worker.pipeline.stages.stream.counters.invalid_checksum - before.1;
-                if let Some(c) = &mut worker.pipeline.stages.captured {
-                    c.inspected(end, pkts, invalid);
-                }
+                before.count(worker, source.end());
                 // Packets are forwarded before anything else happens.
-                let decisions = worker.decisions();
-                source.release(&decisions);
-                worker.decided(decisions);
+                carry_out(worker, source);
                 None
             }
             // The clock is read only if no packet supplies the time.
             Received::Idle => Some(settings::now()),
             Received::Link(change) => {
-                if self.nth == 0 {
-                    let name = self.device.interfaces().nth(source.end()).unwrap_or(&self.device.name);
-                    match change {
-                        LinkChange::Down => {
-                            warning!("af-packet", "{name}: went down; nothing comes until it is up again")
-                        }
-                        LinkChange::Gone => warning!("af-packet", "{name}: is gone; waiting for it to reappear"),
-                        LinkChange::Back => notice!("af-packet", "{name}: is up again"),
-                    }
-                }
+                self.tell_link(source, change);
                 None
             }
         };
-        let second = worker.expire_live(now, budget);
-        if second {
-            let time = worker.pipeline.stages.now;
-            worker.pipeline.stages.outputs.tick(time);
-        }
+        expire(worker, now, budget);
     }
 
     /// Copies the source's counters, for statistics.
@@ -300,13 +347,17 @@ impl WorkerSetup {
         source: &mut dyn LiveSource,
         post: &Post,
         received: &Received,
+        helping: Option<&Helping>,
     ) {
         self.note(worker, source);
-        // Packets that are about to be inspected are not lost: they are received, but not decoded yet.
-        if let (Received::Frames, Some(c)) = (received, &mut worker.pipeline.stages.captured)
-            && let Some(end) = c.ends.get_mut(source.end())
-        {
-            end.live.frames = end.live.frames.saturating_sub(source.batch().len() as u64);
+        if let Some(c) = &mut worker.pipeline.stages.captured {
+            c.ahead = helping.map(Helping::counters);
+            // Packets that are about to be inspected are not lost: they are received, but not decoded yet.
+            if let Some(end) = c.ends.get_mut(source.end()) {
+                let batch = if *received == Received::Frames { source.batch().len() as u64 } else { 0 };
+                let waiting = batch + helping.map_or(0, Helping::waiting);
+                end.live.frames = end.live.frames.saturating_sub(waiting);
+            }
         }
         post.serve(worker, reporter);
     }
@@ -323,6 +374,45 @@ impl WorkerSetup {
             );
             source.trust();
         }
+    }
+}
+
+/// What a worker had counted before a batch.
+struct Inspected {
+    packets: u64,
+    invalid_checksums: u64,
+}
+
+impl Inspected {
+    fn so_far(worker: &Worker) -> Inspected {
+        Inspected {
+            packets: worker.decoder.counters.pkts,
+            invalid_checksums: worker.pipeline.stages.stream.counters.invalid_checksum,
+        }
+    }
+
+    /// Counts what came since as inspected, from one end of the source.
+    fn count(self, worker: &mut Worker, end: usize) {
+        let now = Inspected::so_far(worker);
+        if let Some(c) = &mut worker.pipeline.stages.captured {
+            let invalid = now.invalid_checksums - self.invalid_checksums;
+            c.inspected(end, now.packets - self.packets, invalid);
+        }
+    }
+}
+
+/// Carries out the decisions on a batch, and releases it.
+fn carry_out(worker: &mut Worker, source: &mut dyn LiveSource) {
+    let decisions = worker.decisions();
+    source.release(&decisions);
+    worker.decided(decisions);
+}
+
+/// Ends flows that are due, at most `budget`, and writes what is due every second. `now` is the time, if no packet supplies it.
+fn expire(worker: &mut Worker, now: Option<Time>, budget: usize) {
+    if worker.expire_live(now, budget) {
+        let time = worker.pipeline.stages.now;
+        worker.pipeline.stages.outputs.tick(time);
     }
 }
 

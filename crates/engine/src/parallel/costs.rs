@@ -14,8 +14,8 @@ use margay_config::{Config, ConfigError};
 use margay_output::{error, info};
 use margay_packet::Frame;
 
-use super::steer::{Place, Steering};
 use crate::settings as all;
+use crate::spread::steer::{Place, Steering};
 use crate::worker::Worker;
 
 const KEY: &str = "margay.packet-costs";

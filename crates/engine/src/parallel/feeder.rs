@@ -1,6 +1,6 @@
 //! Reads and steers frames, on the worker that currently reads.
 //!
-//! Frames stay in the reader's buffers, which are reference counted: a [`Piece`] is a list of positions in one buffer, for
+//! Frames stay in the reader's buffers, which are reference counted: a piece (`spread::piece`) is a list of positions in one buffer, for
 //! one worker. Lists are recycled: a worker returns each list that it has finished. So frames are not copied, and nothing is
 //! allocated for a packet. Events between two packets (a file begins or ends) go through the same queues.
 
@@ -18,17 +18,18 @@ use margay_output::{error, info};
 use margay_packet::{Frame, Time};
 use rtrb::RingBuffer;
 
-use super::ahead::Board;
 use super::assign::{Announced, Assigned};
 use super::fragments::{Fragments, Held};
+use super::item::{Begun, Ended, Inbox, Item};
 use super::moves::{Exchange, Moves, Rules as MoveRules};
-use super::piece::{Begun, Ended, Inbox, Item};
-use super::steer::{Place, Steering, worker_of};
 use super::turns::{Outcome, Turns};
-use super::whereabouts::{Whereabouts, Whose};
+use super::whereabouts::Whereabouts;
 use super::worker_setup::Final;
 use crate::checksums::FileChecks;
 use crate::control::Control;
+use crate::spread::ahead::{Board, Team};
+use crate::spread::hosts::Whose;
+use crate::spread::steer::{Place, Steering, key_of, worker_of};
 use crate::{Failed, files};
 use worker_queue::{Stream, WorkerQueue};
 
@@ -218,6 +219,20 @@ impl Shared {
             manager: std::thread::current(),
         };
         (shared, inboxes)
+    }
+}
+
+impl Team for Shared {
+    fn boards(&self) -> &[Arc<Board>] {
+        &self.boards
+    }
+
+    fn at(&self, worker: usize) -> u64 {
+        self.loads.get(worker).map_or(0, |l| l.at.load(Ordering::Relaxed))
+    }
+
+    fn wake_one(&self) {
+        self.turns.wake_one();
     }
 }
 
@@ -426,18 +441,6 @@ impl Feeder {
     /// Files and frames read so far.
     pub(super) fn read_so_far(&self) -> (u64, Counters) {
         (self.source.files(), self.source.counters())
-    }
-}
-
-/// The key of a flow and direction.
-#[inline]
-fn key_of(place: Place, whose: Whose) -> u32 {
-    let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
-    match place {
-        Place::Flow(flow) | Place::Plain(flow) | Place::Opening { flow, .. } => {
-            (flow >> 32) as u32 & !1 | u32::from(turned)
-        }
-        Place::Control { .. } | Place::Fragment { .. } | Place::Unknown => 0,
     }
 }
 

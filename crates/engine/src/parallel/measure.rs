@@ -20,9 +20,8 @@ use rtrb::RingBuffer;
 
 use super::assign::Assigned;
 use super::feeder::{Reading, Shared, Way};
+use super::item::Item;
 use super::longest_life;
-use super::piece::{Item, Piece, Spot};
-use super::steer::{Place, Steering};
 use super::turns::Outcome;
 use crate::Failed;
 use crate::checksums::FileChecks;
@@ -30,6 +29,8 @@ use crate::control::Control;
 use crate::engines::EngineSet;
 use crate::settings as all;
 use crate::signals::Signals;
+use crate::spread::piece::{Piece, Spot};
+use crate::spread::steer::{Place, Steering};
 use crate::watching::Watching;
 
 /// Frames requested at a time, as in a run.

@@ -3,11 +3,11 @@
 //! Each worker owns its flows, streams and other state, like the workers of interfaces (`live`, which also lists the state
 //! that workers share). The modules here bring the packets to the workers:
 //!
-//! - `steer`: finds a frame's flow from its headers; `fragments`: handles frames whose headers lack the ports; `assign`:
-//!   remembers the worker of a flow, if its hash does not decide.
-//! - `ahead`: idle workers help busy ones.
-//! - `feeder`: reads frames, and puts lists of frames (`piece`) into the workers' queues. The lists refer to the reader's
+//! - `fragments`: handles frames whose headers lack the ports; `assign`: remembers the worker of a flow, if its hash does not
+//!   decide.
+//! - `feeder`: reads frames, and puts lists of frames (`item`) into the workers' queues. The lists refer to the reader's
 //!   buffers.
+//! - From `spread`: the flow of a frame (`steer`), the lists (`piece`), and the help of idle workers (`ahead`).
 //! - `turns`: decides which worker reads. There is no reader thread; an idle worker reads.
 //! - `moves`: moves flows between workers, and explains why this cannot deadlock; `mover`: a worker's part in it; `handover`:
 //!   passes a value from one worker to another.
@@ -22,20 +22,18 @@
 //! All packets that a flow's alerts depend on go to one worker, in file order. Workers access shared state in file order as
 //! well. Each piece of work carries the time of the whole packet stream, so flows end at the same time as with one worker.
 
-pub(crate) mod ahead;
 mod assign;
 mod costs;
 mod feeder;
 mod fragments;
 mod handover;
+mod item;
 mod measure;
 mod mover;
 mod moves;
 mod order;
-mod piece;
 mod report;
 mod settings;
-mod steer;
 mod sync;
 mod turns;
 mod whereabouts;
@@ -60,6 +58,7 @@ use crate::keys::HashKeys;
 use crate::live::cpus::Cpus;
 use crate::profiling::Profiling;
 use crate::settings as all;
+use crate::spread::steer::{Exact, Keys, Steering};
 use crate::threads::once;
 use crate::watching::Watching;
 use assign::Assigned;
@@ -69,7 +68,6 @@ pub use measure::run as bench_steering;
 use report::Report;
 use settings::Scheduler;
 pub(crate) use settings::{Autofp, autofp, check_run_mode};
-use steer::{Exact, Keys, Steering};
 use worker_setup::{Final, WorkerSetup};
 
 /// Interval of the checks for signals.
@@ -130,7 +128,7 @@ impl Autofp {
             _ => None,
         };
         let way = Way { steering, assigned, moves, life };
-        let helping = self.scheduler == Scheduler::Adaptive;
+        let helping = self.scheduler == Scheduler::Adaptive && self.search_ahead;
         let (shared, inboxes) = Shared::new(Arc::clone(control), reading, way, workers, helping);
         let shared = Arc::new(shared);
         let files = all::files(config, job.dir, job.options)?;

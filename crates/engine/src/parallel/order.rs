@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 use margay_detect::{About, Detect, InOrder};
 
-use super::ahead::Helper;
 use super::feeder::Shared;
 use super::turns::Outcome;
-use super::whereabouts::words;
+use crate::spread::ahead::{Helper, Team};
+use crate::spread::hosts::words;
 use crate::worker::engines::PacketOrder;
 
 /// Polls of the other workers between two attempts to find other work.
@@ -77,7 +77,7 @@ impl PacketOrder for Order {
 
 impl Order {
     pub(super) fn new(me: usize, shared: &Arc<Shared>) -> Order {
-        let helper = Mutex::new(Helper::new(shared, me));
+        let helper = Mutex::new(Helper::new(Arc::clone(shared) as Arc<dyn Team>, me));
         Order { me, shared: Arc::clone(shared), helper, waits: AtomicU64::new(0), waited: AtomicU64::new(0) }
     }
 

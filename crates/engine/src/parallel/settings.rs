@@ -79,6 +79,8 @@ fn rules(config: &Config, in_flight: bool) -> Result<Rules, Failed> {
 pub(crate) struct Autofp {
     pub(crate) scheduler: Scheduler,
     pub(crate) workers: usize,
+    /// Idle workers search payloads for busy ones (`adaptive`).
+    pub(crate) search_ahead: bool,
 }
 
 /// Checks the name of a run mode.
@@ -112,7 +114,7 @@ pub(crate) fn autofp(config: &Config, options: &RunOptions) -> Result<Option<Aut
     if !(1..=WORKERS_MAX).contains(&workers) {
         return Err(wrong(config, "margay.workers", &format!("must be auto, or between 1 and {WORKERS_MAX}")).into());
     }
-    Ok(Some(Autofp { scheduler, workers }))
+    Ok(Some(Autofp { scheduler, workers, search_ahead: settings::search_ahead(config)? }))
 }
 
 /// The number of workers from the CPUs that workers may use (`threading.detect-thread-ratio`).

@@ -7,8 +7,9 @@
 //! frame whose hosts are uncertain (tunnels, fragments, other protocols than IP) counts for every host. Anything before the
 //! word's 32 stretches counts for every host too.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::spread::hosts::{Whose, Words};
 
 /// Classes of addresses; the first one stands for all hosts.
 const HOSTS: usize = 4096;
@@ -16,27 +17,6 @@ const HOSTS: usize = 4096;
 const STRETCH: u64 = 256;
 /// Stretches that a word covers.
 const STRETCHES: u64 = 32;
-
-/// An address as numbers.
-pub(super) type Words = [u64; 2];
-
-/// The numbers of a decoded address.
-pub(super) fn words(address: IpAddr) -> Words {
-    match address {
-        IpAddr::V4(a) => [0, u64::from(u32::from(a))],
-        IpAddr::V6(a) => {
-            let a = u128::from(a);
-            [(a >> 64) as u64, a as u64]
-        }
-    }
-}
-
-/// The hosts of a frame, as far as its headers show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
-    Hosts(Words, Words),
-    AnyHost,
-}
 
 /// The table of all workers.
 #[derive(Debug)]
@@ -122,6 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::spread::hosts::words;
 
     #[test]
     fn nobody_waits_for_who_had_none() {

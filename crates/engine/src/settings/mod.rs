@@ -39,7 +39,7 @@ pub(crate) use flow::flow;
 pub(crate) use load::log_folder;
 pub(crate) use load::{CONFIGURATION, configuration, log_dir};
 pub(crate) use outputs::{
-    ScriptFiles, WORTH, open_files, outputs, shows_ja4, test_remotes, wants_ethernet, writer_thread,
+    ScriptFiles, WORTH, open_files, outputs, search_ahead, shows_ja4, test_remotes, wants_ethernet, writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use remote::{Reach, reach};

@@ -250,6 +250,14 @@ pub(crate) fn writer_thread(config: &Config, workers: usize) -> Result<bool, Fai
     }
 }
 
+/// `margay.search-ahead`: whether idle workers search payloads for busy ones.
+///
+/// # Errors
+/// A value other than yes and no.
+pub(crate) fn search_ahead(config: &Config) -> Result<bool, ConfigError> {
+    super::flag(config, "margay.search-ahead", true)
+}
+
 /// Whether an output shows JA4 fingerprints.
 ///
 /// # Errors

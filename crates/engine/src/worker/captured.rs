@@ -16,6 +16,19 @@ pub(crate) struct Captured {
     pub(crate) counters: SourceCounters,
     /// Reports connections that this worker's parsers expect to the other workers.
     pub(crate) announce: Option<Announce>,
+    /// What the interface's workers do for each other, if they help.
+    pub(crate) ahead: Option<AheadCounters>,
+}
+
+/// Counters of workers that search payloads for each other.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AheadCounters {
+    /// Frames that this worker offered to others.
+    pub(crate) offered: u64,
+    /// Payloads that it searched for others.
+    pub(crate) searched: u64,
+    /// Searches of others that it used.
+    pub(crate) used: u64,
 }
 
 impl Captured {
@@ -27,6 +40,11 @@ impl Captured {
         f("capture.kernel_drops", c.kernel_drops);
         f("capture.errors", c.errors);
         (self.counters)(&c, f);
+        if let Some(a) = &self.ahead {
+            f("search_ahead.offered", a.offered);
+            f("search_ahead.searched", a.searched);
+            f("search_ahead.used", a.used);
+        }
     }
 
     /// Counts a batch of frames from one interface as inspected, with the number of wrong checksums.

@@ -48,7 +48,7 @@ use margay_stream::StreamEngine;
 use crate::exception::{Condition, Policies, Policy, PolicyCounters};
 use crate::rules::RuleTexts;
 pub(crate) use app::AppStage;
-pub(crate) use captured::{Announce, Captured, End, SourceCounters};
+pub(crate) use captured::{AheadCounters, Announce, Captured, End, SourceCounters};
 use engines::{Engine, Engines, PacketOrder};
 use firewall::BeforeFlow;
 pub(crate) use flow_ext::FlowExt;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use margay_packet::Frame;
 
 use super::super::handover::Handover;
+use super::super::item::Item;
 use super::super::moves::{Move, Queue};
-use super::super::piece::Item;
-use super::super::steer::worker_of;
 use super::Steer;
+use crate::spread::steer::worker_of;
 
 impl Steer {
     /// Records that the flow of the last lookup has one more packet at its worker.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use margay_packet::{Frame, Time};
 use rtrb::{Consumer, Producer};
 
-use super::super::ahead::{Board, Notes};
-use super::super::piece::{Item, Piece, PieceBuffer, Spot};
+use super::super::item::Item;
+use crate::spread::ahead::{Board, Notes};
+use crate::spread::piece::{Memory, Piece, PieceBuffer, Spot};
 
 /// Shorter lists are not offered to helpers.
 const WORTH_SHOWING: usize = 8;
@@ -91,13 +92,13 @@ impl WorkerQueue {
         let mut notes = std::mem::replace(&mut self.notes, next.notes);
         (self.told, self.upto) = (seen, upto);
         self.sent += spots.len() as u64;
-        let buffer = if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) };
+        let memory = Memory::Buffer(if spots.is_empty() { Arc::default() } else { Arc::clone(buffer) });
         let shown = self.board.is_some().then_some(self.shown).filter(|_| spots.len() >= WORTH_SHOWING);
         if shown.is_some() {
             notes.get_or_insert_default();
         }
         let piece =
-            Arc::new(Piece { buffer, base: self.base, spots, first: self.first, now, seen, upto, notes, shown });
+            Arc::new(Piece { memory, base: self.base, spots, first: self.first, now, seen, upto, notes, shown });
         if shown.is_some() && self.board.as_ref().is_some_and(|b| b.show(&piece)) {
             self.shown += 1;
         }

@@ -17,7 +17,7 @@ const SILENCE: u64 = 4096;
 const LOOK: u64 = 200;
 /// After this time, a sleeper looks for work itself.
 const NAP: u64 = 50_000_000;
-/// Limits of searching for other workers (`crates/engine/src/parallel/ahead.rs`): fewest frames in a list, frames
+/// Limits of searching for other workers (`crates/engine/src/spread/ahead.rs`): fewest frames in a list, frames
 /// searched in a list, fewest bytes in a frame. A helper that is less than `CLOSE` frames ahead of the owner leaves
 /// the list.
 const WORTH_SHOWING: usize = 8;

@@ -1,4 +1,4 @@
-//! `autofp-scheduler: adaptive`: idle workers search the payloads that wait for other workers.
+//! Idle workers search the payloads that wait for other workers (`autofp-scheduler: adaptive`, `margay.search-ahead`).
 //!
 //! Flows go to workers by their hash. If one flow is most of the load, its worker falls behind while others are idle. Most of
 //! the time goes to the pattern search in payloads, which depends only on the bytes and the requested rules
@@ -24,7 +24,6 @@ use crossbeam_queue::ArrayQueue;
 use margay_detect::{Detect, SearchPlan, SearchedAhead, Searcher};
 use margay_output::warning;
 
-use super::feeder::Shared;
 use super::piece::Piece;
 
 /// Frames of a piece that the notes have room for.
@@ -42,7 +41,7 @@ const CLOSE: u64 = 4;
 
 /// Search results for the frames of one piece.
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     frames: Box<[Note]>,
     rules: Box<[AtomicU32]>,
     /// A helper wrote something here.
@@ -89,7 +88,7 @@ impl Default for Notes {
 
 impl Notes {
     /// Clears the notes for another piece.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(self.used.get_mut()) {
             self.frames.iter_mut().for_each(|n| *n.place.get_mut() = 0);
         }
@@ -106,7 +105,7 @@ struct Wish {
 
 /// The work that a worker offers to helpers.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(crate) struct Board {
     pieces: ArrayQueue<Arc<Piece>>,
     /// Pieces that were removed.
     taken: AtomicU64,
@@ -125,7 +124,7 @@ impl Default for Board {
 
 impl Board {
     /// Adds a piece from the worker's queue. Returns whether there was room.
-    pub(super) fn show(&self, piece: &Arc<Piece>) -> bool {
+    pub(crate) fn show(&self, piece: &Arc<Piece>) -> bool {
         self.pieces.push(Arc::clone(piece)).is_ok()
     }
 
@@ -179,7 +178,7 @@ impl Board {
 
 /// A worker's access to the helpers' results for the current frame.
 #[derive(Debug)]
-pub(super) struct Helped {
+pub(crate) struct Helped {
     board: Arc<Board>,
     piece: RefCell<Option<Arc<Piece>>>,
     nth: Cell<usize>,
@@ -188,12 +187,12 @@ pub(super) struct Helped {
 }
 
 impl Helped {
-    pub(super) fn new(board: Arc<Board>) -> Helped {
+    pub(crate) fn new(board: Arc<Board>) -> Helped {
         Helped { board, piece: RefCell::default(), nth: Cell::new(0), taken_over: Cell::new(0) }
     }
 
     /// Starts with a piece.
-    pub(super) fn begin(&self, piece: &Arc<Piece>) {
+    pub(crate) fn begin(&self, piece: &Arc<Piece>) {
         if let Some(nth) = piece.shown {
             self.board.take_down(nth);
             *self.piece.borrow_mut() = Some(Arc::clone(piece));
@@ -202,16 +201,16 @@ impl Helped {
 
     /// Starts with the piece's `nth` frame.
     #[inline]
-    pub(super) fn at(&self, nth: usize) {
+    pub(crate) fn at(&self, nth: usize) {
         self.nth.set(nth);
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.piece.borrow_mut() = None;
     }
 
     /// Searches by helpers that this worker used.
-    pub(super) fn taken_over(&self) -> u64 {
+    pub(crate) fn taken_over(&self) -> u64 {
         self.taken_over.get()
     }
 }
@@ -248,43 +247,54 @@ impl SearchedAhead for Helped {
     }
 }
 
+/// The workers that help each other.
+pub(crate) trait Team: Send + Sync {
+    /// What each worker offers; empty if they do not help.
+    fn boards(&self) -> &[Arc<Board>];
+
+    /// The number of the frame that a worker inspects.
+    fn at(&self, worker: usize) -> u64;
+
+    /// Wakes an idle worker, if one sleeps until there is work.
+    fn wake_one(&self);
+}
+
 /// Helps other workers.
-pub(super) struct Helper {
-    shared: Arc<Shared>,
+pub(crate) struct Helper {
+    team: Arc<dyn Team>,
     me: usize,
     searcher: Option<Searcher>,
     out: Vec<u32>,
     /// Payloads that it searched.
-    pub(super) looked_through: u64,
+    pub(crate) looked_through: u64,
 }
 
 impl Helper {
     /// The helper of worker `me`, which has no rules yet.
-    pub(super) fn new(shared: &Arc<Shared>, me: usize) -> Helper {
-        Helper { shared: Arc::clone(shared), me, searcher: None, out: Vec::new(), looked_through: 0 }
+    pub(crate) fn new(team: Arc<dyn Team>, me: usize) -> Helper {
+        Helper { team, me, searcher: None, out: Vec::new(), looked_through: 0 }
     }
 
     /// Helps workers with these rules.
-    pub(super) fn rules(&mut self, detect: &Arc<Detect>) {
-        if self.shared.boards.is_empty() || self.searcher.as_ref().is_some_and(|s| Arc::ptr_eq(s.rules(), detect)) {
+    pub(crate) fn rules(&mut self, detect: &Arc<Detect>) {
+        if self.team.boards().is_empty() || self.searcher.as_ref().is_some_and(|s| Arc::ptr_eq(s.rules(), detect)) {
             return;
         }
         self.searcher = Searcher::new(detect)
-            .inspect_err(|e| warning!("runmodes", "autofp: worker {} cannot help others: {e}", self.me + 1))
+            .inspect_err(|e| warning!("runmodes", "worker {} cannot help others: {e}", self.me + 1))
             .ok();
     }
 
     /// Searches a piece of the worker with the most waiting pieces. Returns `false` if there is no piece, or it cannot help.
     /// `needed` says whether the helper has work of its own.
-    pub(super) fn help(&mut self, needed: impl Fn() -> bool) -> bool {
-        let Helper { shared, me, searcher: Some(searcher), out, looked_through } = self else { return false };
-        let at = |n: usize| shared.loads.get(n).map_or(0, |l| l.at.load(Ordering::Relaxed));
-        let others = shared.boards.iter().enumerate().filter(|(n, _)| n != me);
+    pub(crate) fn help(&mut self, needed: impl Fn() -> bool) -> bool {
+        let Helper { team, me, searcher: Some(searcher), out, looked_through } = self else { return false };
+        let others = team.boards().iter().enumerate().filter(|(n, _)| n != me);
         let Some((owner, board)) = others.max_by_key(|(_, b)| b.len()) else { return false };
         let Some(piece) = board.take() else { return false };
         if board.len() > 0 {
             // There is work for another idle worker, too.
-            shared.turns.wake_one();
+            team.wake_one();
         }
         let Some(notes) = &piece.notes else { return true };
         let mut used = 0usize;
@@ -299,7 +309,7 @@ impl Helper {
             let Some((_, frame)) = piece.at(nth) else { continue };
             let Some(payload) = frame.get(start..) else { continue };
             let (Ok(start), Ok(len @ 1..)) = (u16::try_from(start), u16::try_from(payload.len())) else { continue };
-            if at(owner).saturating_add(CLOSE) > piece.number(spot) {
+            if team.at(owner).saturating_add(CLOSE) > piece.number(spot) {
                 break;
             }
             out.clear();

@@ -19,11 +19,11 @@
 use margay_flow::{Ends, HashKey};
 use margay_packet::{Frame, LinkType, UdpTunnel};
 
-use super::whereabouts::Whose;
+use super::hosts::Whose;
 
 /// Where a frame is steered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// By this flow hash.
     Flow(u64),
     /// By this flow hash, and the frame identifies its flow completely: plain TCP or UDP. Only with exact hashes ([`Exact`]).
@@ -41,29 +41,29 @@ pub(super) enum Place {
 
 /// The steering rules.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Steering {
+pub(crate) struct Steering {
     /// By addresses only (`autofp-scheduler: ippair`).
-    pub(super) pairs: bool,
+    pub(crate) pairs: bool,
     /// Tunnels over UDP.
-    pub(super) tunnels: Vec<UdpTunnel>,
+    pub(crate) tunnels: Vec<UdpTunnel>,
     /// Exact hashes: no two flows share one, except those that go by their addresses.
-    pub(super) exact: Option<Exact>,
+    pub(crate) exact: Option<Exact>,
     /// The keys of the hashes.
-    pub(super) keys: Keys,
+    pub(crate) keys: Keys,
 }
 
 /// Distinguishes flows in the same way as the flow table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Exact {
+pub(crate) struct Exact {
     /// A secret key.
-    pub(super) key: HashKey,
+    pub(crate) key: HashKey,
     /// VLAN tags distinguish flows (`vlan.use-for-tracking`).
-    pub(super) vlans: bool,
+    pub(crate) vlans: bool,
 }
 
 /// The keys of the hashes of addresses and ports.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keys([u64; 3]);
+pub(crate) struct Keys([u64; 3]);
 
 impl Default for Keys {
     /// Fixed keys.
@@ -74,7 +74,7 @@ impl Default for Keys {
 
 impl Keys {
     /// Derives the keys from a key.
-    pub(super) fn of(key: &HashKey) -> Keys {
+    pub(crate) fn of(key: &HashKey) -> Keys {
         Keys([key.word(4), key.word(5), key.word(6)])
     }
 
@@ -145,7 +145,7 @@ struct Inner<'a> {
 impl Steering {
     /// Where a frame is steered, and which hosts it belongs to.
     #[inline]
-    pub(super) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
+    pub(crate) fn place(&self, frame: &Frame<'_>) -> (Place, Whose) {
         let Some(inner) = inner(frame) else { return (Place::Unknown, Whose::AnyHost) };
         (self.find(&inner).unwrap_or(Place::Unknown), self.whose(&inner))
     }
@@ -163,7 +163,7 @@ impl Steering {
     }
 
     /// The flow's endpoints, for a frame that is [`Place::Plain`].
-    pub(super) fn ends(&self, frame: &Frame<'_>) -> Option<Ends> {
+    pub(crate) fn ends(&self, frame: &Frame<'_>) -> Option<Ends> {
         let inner = inner(frame)?;
         Some(inner.ends(u16_at(inner.rest, 0)?, u16_at(inner.rest, 2)?))
     }
@@ -380,9 +380,21 @@ fn ppp(b: &[u8]) -> Option<&[u8]> {
     matches!(u16_at(b, 0)?, 0x0021 | 0x0057).then(|| b.get(2..)).flatten()
 }
 
+/// The key of a flow and direction: a number that is not 0; 0 if the frame's flow is unknown.
+#[inline]
+pub(crate) fn key_of(place: Place, whose: Whose) -> u32 {
+    let turned = matches!(whose, Whose::Hosts(from, to) if from > to);
+    match place {
+        Place::Flow(flow) | Place::Plain(flow) | Place::Opening { flow, .. } => {
+            (flow >> 32) as u32 & !1 | u32::from(turned)
+        }
+        Place::Control { .. } | Place::Fragment { .. } | Place::Unknown => 0,
+    }
+}
+
 /// Maps a hash to one of `workers` workers.
 #[inline]
-pub(super) const fn worker_of(hash: u64, workers: usize) -> usize {
+pub(crate) const fn worker_of(hash: u64, workers: usize) -> usize {
     ((hash as u128 * workers as u128) >> 64) as usize
 }
 
