@@ -2,9 +2,13 @@
 //!
 //! A protocol implements [`Conversation`]: it finds the length of a message ([`Conversation::framing`], for streams only; a
 //! datagram is one message) and handles the message ([`Conversation::message`]). Its [`Content`] is the state of one request
-//! with its response. [`parser`] wraps the implementation. The wrapper reassembles messages, skips bytes, finds the next
-//! message after a gap, stores and frees transactions, enforces the limit of open ones, counts their memory, and offers them to
-//! rules and logs.
+//! with its response. [`parser`] wraps the implementation. The wrapper reassembles messages, delivers bodies in pieces, skips
+//! bytes, finds the next message after a gap, stores and frees transactions, enforces the limit of open ones, counts their
+//! memory, and offers them to rules and logs.
+
+mod side;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 
@@ -19,6 +23,8 @@ use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
 use crate::window::WindowLimits;
 
+use side::Side;
+
 /// The default limit of open transactions in a flow, for protocols without a setting.
 const TXS_MAX: usize = 256;
 
@@ -31,12 +37,24 @@ pub enum Framing {
     More,
     /// A message of this many bytes, followed by this many bytes to skip. A gap in the skipped bytes is harmless.
     Head(usize, u64),
+    /// A message of this many bytes, or none, followed by a body of this many bytes, possibly more than are available. The
+    /// parser gets the data as it arrives, and gaps in it ([`Conversation::body`]).
+    Body(usize, u64),
     /// This many of the available bytes do not belong to a message.
     Skip(usize),
     /// This many bytes to skip, possibly more than are available. A gap in them is harmless.
     Pass(u64),
     /// Not this protocol.
     Broken,
+}
+
+/// A part of a body ([`Framing::Body`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Data, where the stream has it.
+    Data(&'a [u8]),
+    /// This many bytes are missing.
+    Gap(u64),
 }
 
 /// Where the next message begins after a gap.
@@ -86,6 +104,12 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     /// and [`Outcome::Done`] this parser does not see the data after the message.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
+    /// Handles a piece of a body; `left` bytes of the body follow it. The result has the same meaning as a message's.
+    fn body(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, piece: Piece<'_>, left: u64) -> Outcome {
+        let _ = (turn, dir, piece, left);
+        Outcome::More
+    }
+
     /// Whether the parser continues after a gap. It then skips the rest of the incomplete message. If the gap extends past that
     /// message, [`Conversation::resume`] looks for the next one. Otherwise a gap ends the parser, unless [`Conversation::gap`]
     /// decides differently.
@@ -97,7 +121,7 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         Resume::Here
     }
 
-    /// Handles a gap of `len` bytes that are not part of skipped data.
+    /// Handles a gap of `len` bytes that are not part of skipped data or of a body.
     fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
         let _ = (turn, dir, len);
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
@@ -337,45 +361,6 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
     }
 }
 
-/// The parser's state for one direction of a stream.
-#[derive(Debug, Clone, Copy, Default)]
-struct Side {
-    /// Bytes that the parser received and did not consume.
-    waiting: usize,
-    /// Length of the message at the front of the waiting bytes; 0 if unknown.
-    message: usize,
-    /// Bytes to skip.
-    pass: u64,
-    /// Set after a gap, until the parser finds the next message.
-    lost: bool,
-}
-
-impl Side {
-    /// Handles a gap of `len` bytes. Returns whether all of them belong to skipped data.
-    fn passes_gap(&mut self, len: u64) -> bool {
-        // The parser receives the waiting bytes again before those after the gap.
-        let waiting = self.waiting as u64;
-        match self.pass.saturating_sub(waiting).checked_sub(len) {
-            Some(left) if self.pass > 0 => {
-                self.pass = waiting + left;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Handles a gap of `len` bytes that are not part of skipped data. The parser skips the rest of the waiting message, or has
-    /// to find the next one.
-    fn loses(&mut self, len: u64) {
-        let (waiting, message) = (self.waiting as u64, self.message as u64);
-        let is_within =
-            self.pass == 0 && !self.lost && message.checked_sub(waiting).is_some_and(|missing| len <= missing);
-        self.pass = if is_within { message - len } else { waiting };
-        self.lost |= !is_within;
-        self.message = 0;
-    }
-}
-
 /// The parser of a flow.
 #[derive(Debug)]
 struct MessageParser<S: Conversation> {
@@ -436,12 +421,19 @@ impl<S: Conversation> MessageParser<S> {
         tx.finish(Direction::ToClient);
     }
 
-    /// Handles a message at offset `at` of the parser's input.
-    fn handle(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, message: &[u8]) -> Outcome {
+    /// Calls the state with `len` bytes at offset `at` of the parser's input. Keeps the transactions that it opens within the
+    /// limit.
+    fn run(
+        &mut self,
+        cx: &mut Parse<'_>,
+        at: usize,
+        len: usize,
+        call: impl FnOnce(&mut S, &mut Turn<'_, '_, S::Tx>) -> Outcome,
+    ) -> Outcome {
         let (first, there) = (self.txs.next(), self.txs.len());
         let is_over = S::LIMIT == Limit::EndOldest && self.state.fill() > 0;
-        let (state, mut turn) = self.turn(cx, at, message.len());
-        let outcome = state.message(&mut turn, dir, message);
+        let (state, mut turn) = self.turn(cx, at, len);
+        let outcome = call(state, &mut turn);
         if S::LIMIT == Limit::EndOldest && self.txs.next() > first {
             let most = if is_over { 0 } else { self.state.max_txs().max(1) };
             for _ in most.max(there)..self.txs.len() {
@@ -458,7 +450,7 @@ impl<S: Conversation> MessageParser<S> {
 
     fn datagram(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         if !data.is_empty() && !self.is_full(cx) {
-            let outcome = self.handle(cx, dir, 0, data);
+            let outcome = self.run(cx, 0, data.len(), |state, turn| state.message(turn, dir, data));
             return Parsed { consumed: data.len(), outcome };
         }
         Parsed::used(data.len())
@@ -477,6 +469,17 @@ impl<S: Conversation> MessageParser<S> {
                 at += len;
                 continue;
             }
+            if side.body > 0 {
+                let piece = rest.get(..usize::try_from(side.body).unwrap_or(usize::MAX)).unwrap_or(rest);
+                side.body -= piece.len() as u64;
+                let (len, left) = (piece.len(), side.body);
+                let outcome = self.run(cx, at, len, |state, turn| state.body(turn, dir, Piece::Data(piece), left));
+                at += len;
+                if outcome != Outcome::More {
+                    return Parsed { consumed: at, outcome };
+                }
+                continue;
+            }
             if side.lost {
                 match self.state.resume(dir, rest, cx.end) {
                     Resume::Here => side.lost = false,
@@ -487,9 +490,10 @@ impl<S: Conversation> MessageParser<S> {
                     Resume::More => break,
                 }
             }
-            let (len, behind) = match self.state.framing(dir, rest, cx.end) {
-                Framing::Message(len) => (len, 0),
-                Framing::Head(len, behind) => (len, behind),
+            let (len, pass, body) = match self.state.framing(dir, rest, cx.end) {
+                Framing::Message(len) => (len, 0, 0),
+                Framing::Head(len, pass) => (len, pass, 0),
+                Framing::Body(len, body) => (len, 0, body),
                 Framing::More => break,
                 Framing::Skip(len) => {
                     at += len.clamp(1, rest.len());
@@ -502,17 +506,21 @@ impl<S: Conversation> MessageParser<S> {
                 Framing::Broken => return Parsed { consumed: at, outcome: Outcome::Failed },
             };
             if len > rest.len() && !cx.end {
-                self.sides[dir.index()].message = len;
+                self.sides[dir.index()].message = (len as u64).saturating_add(pass).saturating_add(body);
                 break;
             }
-            // A truncated message is handled as far as it goes.
-            let len = len.clamp(1, rest.len());
             if self.is_full(cx) {
                 return Parsed { consumed: at, outcome: Outcome::Full };
             }
+            // A truncated message is handled as far as it goes.
+            let len = len.clamp(usize::from(body == 0), rest.len());
             let message = rest.get(..len).unwrap_or(rest);
-            let outcome = self.handle(cx, dir, at, message);
-            self.sides[dir.index()].pass = behind;
+            let outcome = match message {
+                [] => Outcome::More,
+                _ => self.run(cx, at, len, |state, turn| state.message(turn, dir, message)),
+            };
+            let side = &mut self.sides[dir.index()];
+            (side.pass, side.body) = (pass, body);
             at += len;
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
@@ -548,16 +556,24 @@ impl<S: Conversation> Parser for MessageParser<S> {
         parsed
     }
 
-    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
+    fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, mut len: u64) -> Outcome {
         let side = &mut self.sides[dir.index()];
         if side.passes_gap(len) {
             return Outcome::More;
         }
-        if S::RESUMES {
+        if side.body > 0 {
+            let missing;
+            (missing, len) = side.loses_body(len);
+            let left = side.body;
+            side.lost |= S::RESUMES && len > 0;
+            let outcome = self.run(cx, 0, 0, |state, turn| state.body(turn, dir, Piece::Gap(missing), left));
+            if outcome != Outcome::More || len == 0 {
+                return outcome;
+            }
+        } else if S::RESUMES {
             side.loses(len);
         }
-        let (state, mut turn) = self.turn(cx, 0, 0);
-        state.gap(&mut turn, dir, len)
+        self.run(cx, 0, 0, |state, turn| state.gap(turn, dir, len))
     }
 
     fn take_over(&mut self, cx: &mut Parse<'_>, from: Upgrade) {

@@ -1,7 +1,8 @@
 //! Records of a stream, calls and replies, and file data.
 //!
 //! Over TCP, a message is a record of one or more fragments (RFC 5531 section 11). The parser waits for the first [`WHOLE`]
-//! bytes of a long one. It consumes further file data as it arrives, and skips the rest of other long messages.
+//! bytes of a long one. The rest, and fragments of a record that has several, arrive as bodies: file data goes to the file, and
+//! the rest of other long messages is ignored.
 
 use margay_flow::{Direction, FlowCore};
 use margay_packet::KeyedMap;
@@ -17,7 +18,7 @@ use super::{MAX_READ_QUEUE_CNT, MAX_READ_QUEUE_SIZE, MAX_TX, MAX_WRITE_QUEUE_CNT
 use crate::bytes::be32;
 use crate::cache::{Cache, Holds};
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Turn, Tx};
+use crate::conversation::{Conversation, Framing, Piece, Resume, Turn, Tx};
 use crate::file::track::{Budget, FileCx, Odd, Place};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
@@ -85,32 +86,27 @@ enum State {
 /// The state of one direction of a stream.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes left of the fragment, and whether it is the record's last one.
-    left: usize,
-    last: bool,
-    /// A fragment of the record has begun.
+    /// A record with several fragments has begun.
     begun: bool,
+    /// The current fragment is the record's last one.
+    last: bool,
     state: State,
     /// The beginning of a record with several fragments.
     parts: Vec<u8>,
-    /// Unconsumed bytes.
-    waiting: usize,
-    /// How many of them come again after a gap and are useless.
-    stale: usize,
-    /// After a gap: the parser looks for a record.
-    lost: bool,
 }
 
 impl Side {
-    /// Consumes bytes of the fragment.
-    fn take(&mut self, len: usize) {
-        self.left = self.left.saturating_sub(len);
-        self.waiting = 0;
-        if self.left == 0 && self.last {
-            self.begun = false;
-            self.parts = Vec::new();
+    /// Ends a fragment, and the record with its last one.
+    fn fragment_end(&mut self) {
+        if self.last {
+            *self = Side::default();
         }
     }
+}
+
+/// A record mark: whether it begins the record's last fragment, and the length of the fragment.
+fn mark(data: &[u8]) -> Option<(bool, usize)> {
+    be32(data, 0).map(|mark| (mark >> 31 != 0, (mark & 0x7fff_ffff) as usize))
 }
 
 /// The parser's state of a flow.
@@ -132,6 +128,7 @@ impl Conversation for Nfs {
     type Tx = Exchange;
     const PROTO: AppProto = AppProto::Nfs;
     const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
+    const RESUMES: bool = true;
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
         let setting = |place| config.settings.get(AppProto::Nfs, place);
@@ -154,60 +151,14 @@ impl Conversation for Nfs {
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
-        let Nfs { sides, calls, .. } = self;
-        let side = &mut sides[dir.index()];
-        if side.stale > 0 {
-            let len = data.len().min(side.stale);
-            side.stale -= len;
-            return Framing::Skip(len);
-        }
-        side.waiting = data.len();
-        if side.lost {
-            let telling = |w: &[u8]| tells(w, calls);
-            let skip = match data.windows(MARK + TELLING).position(telling) {
-                Some(0) => {
-                    side.lost = false;
-                    0
-                }
-                Some(at) => at,
-                None => (data.len() + 1).saturating_sub(MARK + TELLING),
-            };
-            side.waiting -= skip;
-            match skip {
-                0 if side.lost => return Framing::More,
-                0 => {}
-                _ => return Framing::Skip(skip),
-            }
-        }
-        if side.left == 0 {
-            let Some(mark) = be32(data, 0) else { return Framing::More };
-            side.last = mark >> 31 != 0;
-            side.left = (mark & 0x7fff_ffff) as usize;
-            if !side.begun {
-                // Even a rejection is longer (RFC 5531 section 9).
-                if side.last && side.left < 12 {
-                    return Framing::Broken;
-                }
-                if side.last && side.left <= WHOLE {
-                    return Framing::Message(MARK + std::mem::take(&mut side.left));
-                }
-                (side.begun, side.state) = (true, State::Head);
-            }
-            side.take(0);
-            side.waiting = data.len() - MARK;
-            return Framing::Skip(MARK);
-        }
-        match side.state {
-            State::Skip => {
-                let len = data.len().min(side.left);
-                side.take(len);
-                side.waiting = data.len() - len;
-                Framing::Skip(len)
-            }
-            State::Data(_) => Framing::Message(data.len().min(side.left)),
-            // Reassembly copies the data, so it takes any piece.
-            State::Head => {
-                Framing::Message(data.len().min(side.left).min(WHOLE.saturating_sub(side.parts.len()).max(1)))
+        match mark(data) {
+            None => Framing::More,
+            Some((last, len)) if self.sides[dir.index()].begun || !last => Framing::Body(MARK, len as u64),
+            // Even a rejection is longer (RFC 5531 section 9).
+            Some((_, len)) if len < 12 => Framing::Broken,
+            Some((_, len)) => {
+                let head = len.min(WHOLE);
+                Framing::Body(MARK + head, (len - head) as u64)
             }
         }
     }
@@ -217,56 +168,70 @@ impl Conversation for Nfs {
             let (_, holds) = self.record(turn, dir, data, true, Some(0));
             return if holds { Outcome::More } else { Outcome::Failed };
         }
+        let (Some((last, len)), Some(message)) = (mark(data), data.get(MARK..)) else { return Outcome::More };
         let side = &mut self.sides[dir.index()];
-        if !side.begun {
-            side.waiting = 0;
-            // The stream may end within the fragment.
-            let len = be32(data, 0).map_or(0, |mark| (mark & 0x7fff_ffff) as usize);
-            let message = data.get(MARK..).unwrap_or(&[]);
-            self.record(turn, dir, message, message.len() >= len, Some(MARK));
+        side.last = last;
+        if side.begun || !last {
+            side.begun = true;
+            if len == 0 {
+                side.fragment_end();
+            }
             return Outcome::More;
         }
-        let ends = side.last && side.left <= data.len();
-        let next = match side.state {
-            State::Skip => State::Skip,
-            State::Data(d) => self.data(turn, d, data),
-            State::Head => {
-                side.parts.extend_from_slice(data);
-                if ends || side.parts.len() >= WHOLE {
-                    let parts = std::mem::take(&mut side.parts);
-                    self.record(turn, dir, &parts, ends, None).0
-                } else {
-                    State::Head
-                }
-            }
-        };
-        let side = &mut self.sides[dir.index()];
-        side.state = next;
-        side.take(data.len());
+        // The message may be longer, or the stream may end within it.
+        let (next, _) = self.record(turn, dir, message, message.len() >= len, Some(MARK));
+        if len > WHOLE {
+            self.sides[dir.index()].state = next;
+        }
         Outcome::More
     }
 
-    fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
+    fn body(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, piece: Piece<'_>, left: u64) -> Outcome {
         let side = &mut self.sides[dir.index()];
-        let waiting = std::mem::take(&mut side.waiting);
-        let within = usize::try_from(len).ok().filter(|len| waiting.saturating_add(*len) <= side.left && side.left > 0);
-        let was = side.state;
-        match within {
-            // The waiting data comes again. It is skipped with the rest of the record.
-            Some(len) => {
-                side.state = State::Skip;
+        let ends = side.last && left == 0;
+        let next = match (side.state, piece) {
+            (State::Data(d), Piece::Data(data)) => self.data(turn, d, data),
+            (State::Data(d), Piece::Gap(len)) => self.data_gap(turn, d, len),
+            (State::Head, Piece::Data(data)) => {
+                let (own, rest) = data.split_at(data.len().min(WHOLE - side.parts.len()));
+                side.parts.extend_from_slice(own);
+                if side.parts.len() < WHOLE && !ends {
+                    State::Head
+                } else {
+                    let parts = std::mem::take(&mut side.parts);
+                    match self.record(turn, dir, &parts, ends && rest.is_empty(), None) {
+                        (State::Data(d), _) if !rest.is_empty() => self.data(turn, d, rest),
+                        (next, _) => next,
+                    }
+                }
+            }
+            (State::Head, Piece::Gap(_)) => {
                 side.parts = Vec::new();
-                side.take(len);
+                State::Skip
             }
-            None => *side = Side { lost: true, stale: side.stale + waiting, ..Side::default() },
+            (State::Skip, _) => State::Skip,
+        };
+        let side = &mut self.sides[dir.index()];
+        side.state = next;
+        if left == 0 {
+            side.fragment_end();
         }
-        if let State::Data(mut d) = was {
-            let next = self.data_gap(turn, &mut d, len.saturating_add(waiting as u64));
-            let side = &mut self.sides[dir.index()];
-            if within.is_some() && waiting == 0 {
-                side.state = next;
-            }
+        Outcome::More
+    }
+
+    fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
+        match data.windows(MARK + TELLING).position(|w| tells(w, &self.calls)) {
+            Some(0) => Resume::Here,
+            Some(at) => Resume::Skip(at),
+            None => match (data.len() + 1).saturating_sub(MARK + TELLING) {
+                0 => Resume::More,
+                len => Resume::Skip(len),
+            },
         }
+    }
+
+    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, _len: u64) -> Outcome {
+        self.sides[dir.index()] = Side::default();
         Outcome::More
     }
 
@@ -619,7 +584,7 @@ impl Nfs {
     }
 
     /// Handles a gap in the record.
-    fn data_gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, d: &mut Data, len: u64) -> State {
+    fn data_gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, mut d: Data, len: u64) -> State {
         let len = len.min(d.left);
         let (at, left) = (d.offset, d.left - len);
         let place = self.with_file(turn, d.tx, |transfer, f, _| transfer.track.gap(f, d.place, at, len, left));
@@ -628,7 +593,7 @@ impl Nfs {
         match place {
             Some(place) => {
                 d.place = place;
-                self.after(turn, *d)
+                self.after(turn, d)
             }
             None => State::Skip,
         }

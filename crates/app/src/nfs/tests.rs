@@ -230,6 +230,36 @@ fn a_gap_in_a_write_is_a_hole() {
     assert_eq!(talk.txs().len(), 1);
 }
 
+/// A gap in a record with a known length ends before the next one, which needs no search: it may be in fragments.
+#[test]
+fn a_gap_in_a_record_that_waits() {
+    let name = |xid| call(xid, 3, 3, &[opaque(b"d"), opaque(b"name")]);
+    let first = record(&name(1));
+    let message = name(2);
+    let (begin, end) = message.split_at(40);
+    let in_fragments = [word(40), begin.to_vec(), word(1 << 31 | end.len() as u32), end.to_vec()].concat();
+    let mut talk = tcp();
+    talk.client(&first[..20]).gap(TS, 30).client(&first[50..]).client(&in_fragments);
+    assert_eq!((talk.txs().len(), talk.logs().len()), (1, 1));
+    assert!(talk.logs()[0].contains(r#""xid":2,"#), "{:?}", talk.logs());
+    // In a fragment, the rest of the record is skipped.
+    let mut talk = tcp();
+    talk.client(&in_fragments[..20]).gap(TS, 10).client(&in_fragments[30..]).client(&first);
+    assert_eq!(talk.txs().len(), 1);
+    assert!(talk.logs()[0].contains(r#""xid":1,"#), "{:?}", talk.logs());
+}
+
+/// The stream ends within a record: it is handled as far as it goes, whatever its length.
+#[test]
+fn a_truncated_write() {
+    for len in [3_000, 300_000] {
+        let whole = write3(1, b"h", 0, &vec![7; len]);
+        let mut talk = tcp();
+        talk.client(&whole[..2_000]).end();
+        assert_eq!(files(&talk).len(), 1, "{len}");
+    }
+}
+
 #[test]
 fn compounds_of_version_4() {
     let mut talk = tcp();

@@ -1,0 +1,257 @@
+//! A made-up protocol. `mN` and N bytes are a message, `bN` and N bytes are a head of two bytes with a body, `hN` one with bytes
+//! to skip. A message of `+` opens a transaction.
+
+use margay_flow::Direction::{ToClient, ToServer};
+use margay_packet::Time;
+
+use super::*;
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Content for Nothing {
+    fn held(&self) -> u64 {
+        0
+    }
+
+    fn log(&self, _: &TxBase, _: &mut Json, _: &AppLogOptions, _: LogFor) {}
+}
+
+/// The calls of the framework, and a full state; `OLDEST` selects the policy for the limit.
+#[derive(Debug, Default)]
+struct Toy<const OLDEST: bool> {
+    told: Vec<String>,
+    fill: usize,
+}
+
+impl<const OLDEST: bool> Conversation for Toy<OLDEST> {
+    type Tx = Nothing;
+    // Any protocol with a parser.
+    const PROTO: AppProto = AppProto::Dcerpc;
+    const RESUMES: bool = true;
+    const LIMIT: Limit = if OLDEST { Limit::EndOldest } else { Limit::EndAll };
+    const TOO_MANY: Option<u8> = Some(0);
+
+    fn new(_: &AppConfig, _: &FlowCore) -> Self {
+        Toy { told: Vec::new(), fill: 0 }
+    }
+
+    fn arrives(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction) {
+        self.told.push("arrives".into());
+    }
+
+    fn framing(&mut self, _: Direction, data: &[u8], _: bool) -> Framing {
+        let Some(&[kind, n, ..]) = data.first_chunk::<2>() else { return Framing::More };
+        let n = u64::from(n - b'0');
+        match kind {
+            b'm' => Framing::Message(2 + n as usize),
+            b'b' => Framing::Body(2, n),
+            // A body alone, and a head of which more follows.
+            b'B' => Framing::Body(0, 2 + n),
+            b'L' => Framing::Body(6, n),
+            b'h' => Framing::Head(4, n),
+            _ => Framing::Broken,
+        }
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Nothing>, _: Direction, message: &[u8]) -> Outcome {
+        self.told.push(message.escape_ascii().to_string());
+        message.iter().filter(|b| **b == b'+').for_each(|_| {
+            turn.open(Nothing);
+        });
+        Outcome::More
+    }
+
+    fn body(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction, piece: Piece<'_>, left: u64) -> Outcome {
+        self.told.push(match piece {
+            Piece::Data(data) => format!("{} {left}", data.escape_ascii()),
+            Piece::Gap(len) => format!("gap {len} {left}"),
+        });
+        Outcome::More
+    }
+
+    fn resume(&mut self, _: Direction, data: &[u8], _: bool) -> Resume {
+        match data.iter().position(|b| *b == b'm') {
+            Some(0) => Resume::Here,
+            at => Resume::Skip(at.unwrap_or(data.len())),
+        }
+    }
+
+    fn gap(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction, len: u64) -> Outcome {
+        self.told.push(format!("lost {len}"));
+        Outcome::More
+    }
+
+    fn max_txs(&self) -> usize {
+        4
+    }
+
+    fn fill(&self) -> usize {
+        self.fill
+    }
+
+    fn overflows(&mut self, _: &mut Parse<'_>, tx: &mut Tx<Nothing>) {
+        self.told.push(format!("overflow {}", tx.base.id));
+    }
+}
+
+struct Run<const OLDEST: bool> {
+    parser: MessageParser<Toy<OLDEST>>,
+    config: AppConfig,
+    flow: FlowCore,
+    shared: Shared,
+    left: Vec<u8>,
+    outcome: Outcome,
+}
+
+impl<const OLDEST: bool> Run<OLDEST> {
+    fn new(transport: u8) -> Self {
+        let flow = FlowCore::new(1, transport, ([192, 0, 2, 1].into(), 4), ([192, 0, 2, 2].into(), 5), Time(0));
+        let (state, sides) = (Toy { told: Vec::new(), fill: 0 }, Default::default());
+        let parser = MessageParser { state, txs: TxList::default(), oldest: 0, sides, complete: [1; 2] };
+        let (config, shared) = (AppConfig::default(), Shared::default());
+        Run { parser, config, flow, shared, left: Vec::new(), outcome: Outcome::More }
+    }
+
+    fn with(&mut self, end: bool, f: impl FnOnce(&mut MessageParser<Toy<OLDEST>>, &mut Parse<'_>, &[u8]) -> Parsed) {
+        let Run { parser, config, flow, shared, left, outcome } = self;
+        let parsed = f(parser, &mut Parse { config, shared, flow, time: Time(0), end, inline: false }, left);
+        left.drain(..parsed.consumed);
+        *outcome = parsed.outcome;
+    }
+
+    fn say(&mut self, data: &[u8]) -> &mut Self {
+        self.left.extend_from_slice(data);
+        self.with(false, |parser, cx, left| parser.data(cx, ToServer, left));
+        self
+    }
+
+    fn gap(&mut self, len: u64) -> &mut Self {
+        self.with(false, |parser, cx, _| Parsed { consumed: 0, outcome: parser.gap(cx, ToServer, len) });
+        self
+    }
+
+    /// The calls since the last time, apart from those for the arrival of data.
+    fn told(&mut self) -> Vec<String> {
+        let mut told = std::mem::take(&mut self.parser.state.told);
+        told.retain(|t| t != "arrives");
+        told
+    }
+
+    /// Numbers of the transactions that ended because of the limit, and of all.
+    fn ended(&self) -> (Vec<u64>, Vec<u64>) {
+        let all: Vec<u64> = self.parser.txs().filter(|id| self.parser.tx(*id).is_some()).collect();
+        let over = |id: &u64| self.parser.tx(*id).is_some_and(|tx| tx.base().events.has(0));
+        (all.iter().copied().filter(over).collect(), all)
+    }
+}
+
+#[test]
+fn a_body_comes_in_pieces() {
+    let mut run = Run::<false>::new(6);
+    run.say(b"b5abc").say(b"dem1xb2").say(b"yzm0");
+    assert_eq!(run.told(), ["b5", "abc 2", "de 0", "m1x", "b2", "yz 0", "m0"]);
+    // Without a message before it, or without any data.
+    run.say(b"B1am2cdb0m0");
+    assert_eq!(run.told(), ["B1a 0", "m2cd", "b0", "m0"]);
+    // The head of a long message is complete first.
+    run.say(b"L4ab").say(b"cdefg").say(b"hm0");
+    assert_eq!((run.told(), run.left.len()), (["L4abcd", "efg 1", "h 0", "m0"].map(String::from).into(), 0));
+    assert_eq!(run.outcome, Outcome::More);
+}
+
+#[test]
+fn a_gap_in_a_body() {
+    let mut run = Run::<false>::new(6);
+    run.say(b"b9abc").gap(2).say(b"fghim1x");
+    assert_eq!(run.told(), ["b9", "abc 6", "gap 2 4", "fghi 0", "m1x"]);
+    // Exactly its end: the next byte begins a message.
+    run.say(b"b5abc").gap(2).say(b"m1y");
+    assert_eq!(run.told(), ["b5", "abc 2", "gap 2 0", "m1y"]);
+    // Beyond its end: the next message has to be found.
+    run.say(b"b5abc").gap(9).say(b"??m1z");
+    assert_eq!(run.told(), ["b5", "abc 2", "gap 2 0", "lost 7", "m1z"]);
+    assert_eq!(run.left.len(), 0);
+}
+
+/// A gap in a message that waits for its end: the rest is skipped, with the bytes to skip and the body that follow it.
+#[test]
+fn a_gap_before_a_body() {
+    for (begin, gap, rest) in [(&b"L4ab"[..], 3, &b"fgh"[..]), (b"h4a", 3, b"ef"), (b"m5ab", 1, b"de")] {
+        let mut run = Run::<false>::new(6);
+        run.say(begin).gap(gap).say(rest).say(b"m1x");
+        assert_eq!(run.told().last().map(String::as_str), Some("m1x"), "{begin:?}");
+        assert_eq!(run.told(), Vec::<String>::new());
+    }
+}
+
+/// Bytes of a body that wait when a gap comes are part of it, because they come again without their place.
+#[test]
+fn a_gap_behind_waiting_bytes_of_a_body() {
+    let mut run = Run::<true>::new(6);
+    run.parser.sides[0] = Side { body: 12, waiting: 4, ..Side::default() };
+    run.left = b"abcd".to_vec();
+    run.gap(3).gap(1).say(b"ijklm1x");
+    assert_eq!(run.told(), ["gap 7 5", "gap 1 4", "ijkl 0", "m1x"]);
+    run.parser.sides[0] = Side { body: 6, waiting: 4, ..Side::default() };
+    run.left = b"abcd".to_vec();
+    run.gap(3).say(b"?m1x");
+    assert_eq!(run.told(), ["gap 6 0", "lost 1", "m1x"]);
+}
+
+#[test]
+fn at_the_limit_all_end() {
+    let mut run = Run::<false>::new(6);
+    run.say(b"m4++++");
+    assert_eq!((run.ended(), run.outcome), ((vec![], vec![0, 1, 2, 3]), Outcome::More));
+    run.say(b"m1+");
+    assert_eq!((run.ended().0, run.outcome, run.left.len()), (vec![0, 1, 2, 3], Outcome::Full, 3));
+    (0..4).for_each(|id| run.parser.free_tx(&mut run.shared, id));
+    run.say(b"");
+    assert_eq!((run.ended(), run.left.len()), ((vec![], vec![4]), 0));
+    // A body waits as well.
+    run.say(b"m3+++b2xy");
+    assert_eq!((run.outcome, run.left.len()), (Outcome::Full, 4));
+}
+
+#[test]
+fn beyond_the_limit_the_oldest_end() {
+    let mut run = Run::<true>::new(6);
+    run.say(b"m4++++m2++");
+    assert_eq!((run.ended().0, run.outcome), (vec![0, 1], Outcome::More));
+    assert_eq!(run.told()[2..], ["overflow 0", "overflow 1"]);
+    assert_eq!(run.shared.counters.tx_limit[AppProto::Dcerpc as usize], 2);
+    // A message's own transactions do not end for each other.
+    for id in 2..6 {
+        let tx = run.parser.txs.get_mut(id).expect("it is open");
+        tx.finish(ToServer);
+        tx.finish(ToClient);
+    }
+    run.say(b"m2++");
+    assert_eq!(run.ended().0, [0, 1]);
+    // At twice the limit the parser waits.
+    run.say(b"m1+");
+    assert_eq!((run.outcome, run.ended().0), (Outcome::Full, vec![0, 1, 6, 7]));
+    (0..6).for_each(|id| run.parser.free_tx(&mut run.shared, id));
+    run.say(b"");
+    assert_eq!((run.outcome, run.ended().1), (Outcome::More, vec![6, 7, 8]));
+    // What the state keeps counts as well.
+    run.parser.state.fill = 1;
+    run.say(b"m1+");
+    assert_eq!(run.ended().0, [6, 7, 8]);
+    run.parser.state.fill = 2;
+    run.say(b"m1+");
+    assert_eq!(run.outcome, Outcome::Full);
+}
+
+/// Datagrams cannot wait.
+#[test]
+fn beyond_the_limit_datagrams_are_dropped() {
+    let mut run = Run::<true>::new(17);
+    for n in 1..=12 {
+        run.say(b"+");
+        assert_eq!(run.ended().1.len(), n);
+    }
+    run.say(b"+");
+    assert_eq!((run.ended().1.len(), run.outcome), (12, Outcome::More));
+}
