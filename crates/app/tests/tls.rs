@@ -269,7 +269,8 @@ fn ftp_goes_on_in_clear() {
             assert_eq!(talk.outcome, Outcome::Change(Some(AppProto::Ftp)));
             assert_eq!((talk.waiting[0].as_slice(), talk.shared.wishes.no_payload), (&b"PASV\r\n"[..], false));
         } else {
-            assert_eq!(talk.outcome, Outcome::Failed);
+            // The text reads as a record of SSL 2.0.
+            assert_eq!((talk.outcome, talk.waiting[0].len(), talk.shared.wishes.no_payload), (Outcome::More, 0, true));
         }
     }
 }
@@ -369,6 +370,35 @@ fn hellos_of_ssl2_are_due_at_once() {
     assert_eq!(talk.shared.whole, [true, false]);
 }
 
+/// A record's first byte says which kind it is. Text reads as a long record of SSL 2.0, without an event; what can begin no
+/// record of either kind is invalid.
+#[test]
+fn the_first_byte_of_a_record_selects_its_kind() {
+    let long_ago: &[u8] = &[0x80, 3, 9, 9, 9];
+    let cases: [(&[u8], &[&str], bool); 8] = [
+        (b"HTTP/1.1 200 OK\r\n\r\n", &[], true),
+        (b"SSH-2.0-x\r\n", &[], true),
+        (b"RFB 003.008\n", &[], true),
+        (long_ago, &[], true),
+        (&[0x80, 3, 0, 0, 1], &["error_message_encountered"], true),
+        (&[0x80, 0, 0, 0, 0], &["invalid_sslv2_header", "invalid_ssl_record"], false),
+        (b"220 ready\r\n", &["invalid_record_type"], false),
+        (&[5, 0, 12, 3, 16], &["invalid_record_type"], false),
+    ];
+    for greeted in [false, true] {
+        for (answer, events, goes_on) in cases {
+            let mut talk = Talk::new(Encryption::TrackOnly);
+            talk.feed(ToServer, &record(22, &client_hello(&[7; 32], b"")), false);
+            if greeted {
+                talk.feed(ToClient, &record(22, &server_hello(&[7; 32], b"")), false);
+            }
+            talk.feed(ToClient, answer, false);
+            let seen = (talk.events(), talk.outcome == Outcome::More);
+            assert_eq!(seen, (events.to_vec(), goes_on), "{answer:?}, {greeted}");
+        }
+    }
+}
+
 /// If the server requests a client certificate, the event waits for the client's response.
 #[test]
 fn an_event_waits_for_the_certificate_of_the_client() {
@@ -407,7 +437,8 @@ fn ja4_of_a_draft() {
 fn what_is_wrong() {
     let hello = |extensions: &[u8]| record(22, &client_hello(b"", extensions));
     let cases: &[(Direction, Vec<u8>, &str)] = &[
-        (ToServer, vec![26, 3, 3, 0, 1, 0], "invalid_ssl_record"),
+        (ToServer, vec![26, 3, 3, 0, 1, 0], "invalid_record_type"),
+        (ToServer, vec![0x80, 2, 1, 0, 2], "invalid_ssl_record"),
         (ToServer, [hello(b""), vec![26, 3, 3, 0, 1, 0]].concat(), "invalid_record_type"),
         (ToServer, [hello(b""), vec![22, 9, 3, 0, 1, 0]].concat(), "invalid_record_version"),
         (ToServer, [hello(b""), vec![22, 0x10, 0, 0, 1, 0]].concat(), "invalid_record_version"),

@@ -114,18 +114,18 @@ impl TlsParser {
             return Step::Used(n);
         }
         let Some(&first) = data.first() else { return Step::More };
-        // The first byte of an SSL 2.0 record is part of its length, with the first bit or neither of the first two bits set.
-        // A TLS record has its type there.
+        // A TLS record begins with its type, which has neither of the first two bits set. An SSL 2.0 record begins with its
+        // length: the first bit says that no padding follows, and the second one stands in lengths with padding.
         let tls = matches!(first, kind::CHANGE_CIPHER..=kind::HEARTBEAT);
-        if lane.ssl2 || (!lane.tls && !tls) {
-            return self.ssl2(cx, dir, data, at);
-        }
         if !tls && self.cleared() {
             // The flow continues in cleartext.
             cx.shared.wishes.no_payload = false;
             self.truncated(cx, Direction::ToServer);
             self.truncated(cx, Direction::ToClient);
             return Step::Stop(0, Outcome::Change(Some(AppProto::Ftp)));
+        }
+        if self.lane(dir).ssl2 || sslv2::begins_with(first) {
+            return self.ssl2(cx, dir, data, at);
         }
         let Some(head) = Head::read(data) else { return Step::More };
         if !head.is_known() {
@@ -343,26 +343,33 @@ impl TlsParser {
         }
     }
 
-    /// Parses a record of SSL 2.0; anything else is invalid.
+    /// Parses a record of SSL 2.0. Messages of other types, and all that follow a TLS record, are skipped: a text such as an
+    /// HTTP response reads as a long record of that kind.
     fn ssl2(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8], at: usize) -> Step {
         let Some(head) = sslv2::Head::read(data) else { return Step::More };
         let total = head.head + head.len;
+        if head.len == 0 {
+            self.event(dir, Event::InvalidSslv2Header);
+            return self.fail(dir, Event::InvalidSslRecord);
+        }
+        let there = data.len().min(total);
         if self.lane(dir).ssl2 {
-            let there = data.len().min(total);
-            if head.len == 0 {
-                return self.fail(dir, Event::InvalidSslv2Header);
-            }
             self.lane(dir).skip = total - there;
             return Step::Used(there);
         }
-        let Some(&kind) = data.get(head.head) else {
-            return if head.len == 0 { self.fail(dir, Event::InvalidSslRecord) } else { Step::More };
-        };
+        let Some(&kind) = data.get(head.head) else { return Step::More };
         let expected = match dir {
             Direction::ToServer => kind == sslv2::kind::CLIENT_HELLO,
             Direction::ToClient => matches!(kind, sslv2::kind::SERVER_HELLO | sslv2::kind::ERROR),
         };
-        if !expected || head.len < 3 {
+        if !expected || self.lane(dir).tls {
+            if kind == sslv2::kind::ERROR {
+                self.event(dir, Event::ErrorMessage);
+            }
+            self.lane(dir).skip = total - there;
+            return Step::Used(there);
+        }
+        if head.len < 3 {
             return self.fail(dir, Event::InvalidSslRecord);
         }
         if data.len() < total {

@@ -10,6 +10,12 @@ pub(super) mod kind {
     pub(crate) const SERVER_HELLO: u8 = 4;
 }
 
+/// Whether a record can begin with this byte. Without both bits it is a short record with padding, which no implementation
+/// sends.
+pub(super) const fn begins_with(first: u8) -> bool {
+    first & 0xc0 != 0
+}
+
 /// A record header: two bytes, or three with padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
