@@ -365,6 +365,19 @@ fn starttls() {
     assert_eq!(t.waiting[0], b"\x16\x03\x01");
 }
 
+/// Commands that the client sent behind a refused STARTTLS come before the server's next reply, however the replies are divided.
+#[test]
+fn commands_behind_a_refused_starttls() {
+    for size in [1, 9, usize::MAX] {
+        let mut t = talk(BEGIN);
+        t.feed(ToServer, b"STARTTLS\r\nNOOP\r\n", false);
+        for piece in b"454 no\r\n250 ok\r\n".chunks(size) {
+            t.feed(ToClient, piece, false);
+        }
+        assert_eq!(t.events(0), ["tls_rejected"], "in pieces of {size}");
+    }
+}
+
 #[test]
 fn chunks() {
     let begin = format!("{BEGIN}> MAIL FROM:<a@b>\n< 250 ok\n");
