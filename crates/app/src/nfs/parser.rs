@@ -340,7 +340,10 @@ impl Nfs {
         match (version, procedure, chunk) {
             (3, _, Some(chunk)) => {
                 let seed = Exchange::new(version, procedure, xid, Auth::default());
-                return Some(self.write(turn, seed, handle, chunk));
+                let next = self.write(turn, seed, handle, chunk);
+                // The reply's frames have the version of its call.
+                self.wait(turn, xid, pending);
+                return Some(next);
             }
             (2, v2::READ, _) => {}
             (3, v3::READ, _) => {

@@ -363,6 +363,28 @@ fn what_waits_is_limited() {
     assert_eq!(files(&talk), [("Open".into(), 501, true)]);
 }
 
+/// The frames of a reply depend on the version, which only the call has.
+#[test]
+fn the_reply_to_a_write_has_frames() {
+    for version in [3, 4] {
+        let mut talk = Talk::udp(AppProto::Nfs, 2049);
+        talk.shared.frames.wanted = true;
+        let write = match version {
+            3 => call(1, 3, 7, &[opaque(b"h"), vec![0; 8], word(4), word(2), opaque(b"data")]),
+            _ => call(
+                1,
+                4,
+                1,
+                &[word(0), word(0), word(2), word(22), opaque(b"h"), word(38), vec![0; 24], word(2), opaque(b"data")],
+            ),
+        };
+        talk.client(&write).server(&reply(1, &[word(0), vec![0; 16]]));
+        let pdu = if version == 3 { 4 } else { 6 };
+        let marks: Vec<_> = talk.shared.frames.flow.of(TC).iter().map(|f| (f.kind, f.end)).collect();
+        assert!(marks.contains(&(pdu, Some(44))), "{version} {marks:?}");
+    }
+}
+
 #[test]
 fn any_byte_may_be_wrong() {
     let messages = [
