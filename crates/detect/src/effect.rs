@@ -185,7 +185,7 @@ impl CompiledEffect {
                     let set = match op {
                         BitOp::Set => true,
                         BitOp::Unset => false,
-                        BitOp::Toggle => !hosts.is_set(key, *name, p.time),
+                        BitOp::Toggle => !hosts.is_kept(key, *name),
                     };
                     if set {
                         hosts.set(key, *name, p.time, *expire);
@@ -342,6 +342,22 @@ mod tests {
             &mut hosts,
         );
         assert!(!hosts.is_set(HostKey::Host(a), 3, now) && !hosts.is_set(HostKey::Host(b), 3, now));
+    }
+
+    /// As in Suricata, `toggle` clears an expired bit that no rule has tested since.
+    #[test]
+    fn toggle_of_an_expired_bit() {
+        let (mut names, mut vars, mut hosts) = (Names::default(), FlowVars::default(), HostVars::new(10, 10));
+        let key = HostKey::Host(packet().src);
+        let toggle =
+            Effect::XBit { name: "x".into(), track: XBitTrack::Source, op: BitOp::Toggle, expire: 10, hostbits: false };
+        for tested in [false, true] {
+            // It ends at 50 s; the packet comes at 100 s.
+            hosts.set(key, 0, Time::new(40, 0), 10);
+            assert!(!tested || !hosts.is_set(key, 0, Time::new(60, 0)));
+            apply(std::slice::from_ref(&toggle), &mut names, &mut vars, &mut hosts);
+            assert_eq!(hosts.is_set(key, 0, Time::new(105, 0)), tested);
+        }
     }
 
     /// Suricata's behaviour for unset integers and below zero.

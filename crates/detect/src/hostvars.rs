@@ -183,6 +183,12 @@ impl HostVars {
         self.0.look(&key, |t| t.of(key).bits.get(&(key, name)).is_some_and(|until| until.ask(now)))
     }
 
+    /// Whether the bit was set and no rule has found it expired since. As in Suricata, `toggle` clears such a bit.
+    pub fn is_kept(&self, key: HostKey, name: u32) -> bool {
+        self.0.wait(key.about());
+        self.0.look(&key, |t| t.of(key).bits.get(&(key, name)).is_some_and(|until| until.get().0 != GONE))
+    }
+
     /// Sets the bit for `seconds`, or without end if 0. Returns `false` if the table is full.
     pub fn set(&mut self, key: HostKey, name: u32, now: Time, seconds: u32) -> bool {
         let until =
@@ -244,6 +250,17 @@ mod tests {
         assert!(!h.is_set(key, 1, Time::new(120, 0)) && h.is_empty());
         h.set(key, 1, Time::new(0, 0), 0);
         assert!(h.is_set(key, 1, Time::new(1 << 40, 0)));
+    }
+
+    /// What `toggle` asks: an expired bit counts as set until a rule tests it.
+    #[test]
+    fn an_expired_bit_is_kept_until_a_rule_tests_it() {
+        let mut h = HostVars::new(10, 10);
+        let key = HostKey::Host(ip(1));
+        assert!(!h.is_kept(key, 1));
+        h.set(key, 1, Time::new(100, 0), 5);
+        assert!(h.is_kept(key, 1));
+        assert!(!h.is_set(key, 1, Time::new(106, 0)) && !h.is_kept(key, 1));
     }
 
     #[test]
