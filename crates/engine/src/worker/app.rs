@@ -106,11 +106,17 @@ impl FlowApp {
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
         // A new parser counts from 0 again.
         *next = if *next > txs.end { 0 } else { (*next).max(txs.start) };
-        let before = *next;
-        while *next < txs.end && parser.tx(*next).is_none_or(|tx| tx.base().progress[d.index()] >= complete) {
+        let mut completed = false;
+        while *next < txs.end {
+            let tx = parser.tx(*next).map(Transaction::base);
+            if tx.is_some_and(|tx| tx.progress[d.index()] < complete) {
+                break;
+            }
+            // As in Suricata 8, a message of one direction does not complete one of the other.
+            completed |= tx.is_none_or(|tx| tx.only != Some(d.reverse()));
             *next += 1;
         }
-        *next > before
+        completed
     }
 
     /// Whether the parser was offered all available data of a direction, and there is no gap after that data.
