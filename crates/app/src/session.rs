@@ -154,6 +154,7 @@ impl AppSession {
         }
         // The other direction's data, or the end of this one, ends the wait.
         let waited = self.waits.take().is_some();
+        let refuted = self.refuted[dir.index()];
         self.recognise(cx, dir, data);
         if self.turn {
             return WAIT;
@@ -189,6 +190,10 @@ impl AppSession {
         }
         let parsed = parser.data(cx, dir, data);
         let consumed = parsed.consumed.min(data.len());
+        if parsed.outcome == Outcome::Failed && cx.flow.proto == TCP {
+            // As in Suricata: the parser gave up with the same data as detection, so the flow has failed, not the direction.
+            self.refuted[dir.index()] = refuted;
+        }
         self.took(cx, dir, consumed);
         if parsed.outcome == Outcome::Full {
             // The parser sees the end once it has consumed the data before it.

@@ -423,8 +423,12 @@ fn a_direction_that_fails_first() {
     let said = [(TO_SERVER, &[0xff; 4096][..]), (TO_CLIENT, &b"SSH-2.0-OpenSSH_9.6\r\n"[..])];
     let one_direction = SessionEvent::OnlyOneDirection.bit();
     assert_eq!(sides(TCP, 22, &said), ([AppProto::Unknown, AppProto::Ssh], one_direction, 0));
+    // A direction whose data also fails its parser is not shown as failed: the flow has an error instead.
     let (shown, events, _) = sides(TCP, 22, &[said[1], said[0]]);
-    assert_eq!((shown, events), ([AppProto::Failed, AppProto::Ssh], one_direction));
+    assert_eq!((shown, events), ([AppProto::Unknown, AppProto::Ssh], one_direction));
+    let hello = b"220 a\r\n";
+    let (shown, events, _) = sides(TCP, 21, &[(TO_CLIENT, hello), (TO_SERVER, &b"AUTHX x\r\n".repeat(400))]);
+    assert_eq!((shown, events), ([AppProto::Failed, AppProto::Ftp], one_direction));
 }
 
 /// When one direction's protocol is known, its probes decide about the other one on any port: here a hello in the form of SSL 2.0,
