@@ -235,6 +235,7 @@ impl Helping {
         max: usize,
         wait: Duration,
     ) -> Received {
+        self.helper.keep_only(detect);
         if source.is_waiting() {
             return source.receive(max, wait);
         }

@@ -285,6 +285,14 @@ impl Helper {
             .ok();
     }
 
+    /// Drops its rules unless they are these: a reload replaced them, and their memory is to be freed.
+    pub(crate) fn keep_only(&mut self, detect: Option<&Arc<Detect>>) {
+        let keeps = |s: &Searcher| detect.is_some_and(|d| Arc::ptr_eq(s.rules(), d));
+        if self.searcher.as_ref().is_some_and(|s| !keeps(s)) {
+            self.searcher = None;
+        }
+    }
+
     /// Searches a piece of the worker with the most waiting pieces. Returns `false` if there is no piece, or it cannot help.
     /// `needed` says whether the helper has work of its own.
     pub(crate) fn help(&mut self, needed: impl Fn() -> bool) -> bool {
