@@ -180,6 +180,11 @@ pub trait LiveSource {
     /// The frames of the latest [`LiveSource::receive`]. Their number is 0.
     fn batch(&self) -> Batch<'_>;
 
+    /// Whether [`LiveSource::lend`] would lend the memory of this batch.
+    fn can_lend(&self) -> bool {
+        false
+    }
+
     /// Keeps the memory of the batch, so that it can be read while the next batches are received; any thread may read it. It
     /// has all bytes of the batch, at the places that [`Batch::start`] gives. The batch is then empty. The source releases the
     /// memory in a later call, once it was dropped. `None` if the source cannot do that with this batch, which stays as it is.

@@ -552,9 +552,13 @@ impl LiveSource for AfPacket {
         Batch::live(data, &self.metas)
     }
 
-    fn lend(&mut self) -> Option<Lent> {
+    fn can_lend(&self) -> bool {
         // A batch of a part of the block would be lent with packets that are still to be read, and changed for that.
-        if !self.reading || self.cursor.left > 0 {
+        self.reading && self.cursor.left == 0
+    }
+
+    fn lend(&mut self) -> Option<Lent> {
+        if !self.can_lend() {
             return None;
         }
         let block = self.ring.as_mut()?.lend()?;

@@ -136,6 +136,7 @@ impl Helping {
         let is_worthwhile = |h: &Helping, s: &dyn LiveSource| s.is_waiting() && h.crew.is_another_idle(h.me);
         while received == Received::Frames
             && self.pieces.len() < PIECES
+            && source.can_lend()
             && (self.has_pieces() || is_worthwhile(self, source))
             && self.lend(source)
         {
@@ -295,6 +296,10 @@ mod tests {
 
         fn is_waiting(&self) -> bool {
             self.0 > usize::from(self.1)
+        }
+
+        fn can_lend(&self) -> bool {
+            self.1
         }
 
         fn lend(&mut self) -> Option<Lent> {
