@@ -1,4 +1,4 @@
-//! The position in one direction of a stream, and what a gap does to it.
+//! The parser's position in one direction of a stream, and where it continues after a gap.
 
 /// The parser's state for one direction of a stream.
 #[derive(Debug, Clone, Copy, Default)]

@@ -235,7 +235,7 @@ fn beyond_the_limit_the_oldest_end() {
     (0..6).for_each(|id| run.parser.free_tx(&mut run.shared, id));
     run.say(b"");
     assert_eq!((run.outcome, run.ended().1), (Outcome::More, vec![6, 7, 8]));
-    // What the state keeps counts as well.
+    // The data that the state keeps counts towards the limit, too.
     run.parser.state.fill = 1;
     run.say(b"m1+");
     assert_eq!(run.ended().0, [6, 7, 8]);

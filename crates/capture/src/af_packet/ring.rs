@@ -334,7 +334,9 @@ pub(crate) fn poll_all<const N: usize>(sockets: [Option<&Socket>; N], wait: Dura
 pub(crate) struct Ring {
     map: Arc<Map>,
     block_size: usize,
-    /// The block that the kernel hands over next, or has handed over: below `len / block_size`.
+    /// Number of whole blocks in the mapping; at least 1.
+    blocks: usize,
+    /// The block that the kernel hands over next, or has handed over: below `blocks`.
     next: usize,
     /// Blocks before `next` that others may still read, the oldest first.
     lent: VecDeque<Arc<Block>>,
@@ -359,7 +361,8 @@ impl AsRef<[u8]> for Block {
 
 impl Ring {
     fn new(map: Map, block_size: usize, socket: Socket) -> Ring {
-        Ring { map: Arc::new(map), block_size, next: 0, lent: VecDeque::new(), socket }
+        let blocks = map.len / block_size;
+        Ring { map: Arc::new(map), block_size, blocks, next: 0, lent: VecDeque::new(), socket }
     }
 
     /// A ring over a copy of `bytes`, cut to whole blocks, instead of memory that the kernel writes. Its socket does not work.
@@ -375,10 +378,6 @@ impl Ring {
         Ok(Ring::new(map, block_size, socket))
     }
 
-    fn blocks(&self) -> usize {
-        self.map.len / self.block_size
-    }
-
     fn base(&self) -> *mut u8 {
         // SAFETY: `next` is below the number of blocks, so that the whole block is in the mapping.
         unsafe { self.map.at.as_ptr().add(self.next * self.block_size) }
@@ -386,7 +385,7 @@ impl Ring {
 
     /// The status of a block; of the first one for a number beyond the last.
     fn status(&self, block: usize) -> &AtomicU32 {
-        let at = if block < self.blocks() { block * self.block_size } else { 0 };
+        let at = if block < self.blocks { block * self.block_size } else { 0 };
         // SAFETY: `at` is the start of a block in the mapping, as was just computed, and the word is in the block and aligned,
         // since blocks begin at pages; the kernel writes it as one word, and we look at it through atomics alone.
         unsafe { AtomicU32::from_ptr(self.map.at.as_ptr().add(at + STATUS).cast()) }
@@ -395,13 +394,13 @@ impl Ring {
     /// Whether the next block is ours. If all blocks are lent, the next one is the oldest of them.
     #[inline]
     pub(crate) fn ready(&self) -> bool {
-        self.lent.len() < self.blocks() && self.status(self.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        self.lent.len() < self.blocks && self.status(self.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Whether the block after the next one is ours, too.
     #[inline]
     pub(crate) fn is_next_ready(&self) -> bool {
-        self.lent.len() + 1 < self.blocks()
+        self.lent.len() + 1 < self.blocks
             && self.status(self.next + 1).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
@@ -456,7 +455,7 @@ impl Ring {
     #[inline]
     pub(crate) fn reclaim(&mut self) {
         while let Some(block) = self.lent.front_mut() {
-            // Nobody else has it, and what others read they read before.
+            // This is the last reference, and `get_mut` has ordered the reads of others before the release.
             let Some(Block { number, .. }) = Arc::get_mut(block) else { break };
             let number = *number;
             self.lent.pop_front();
@@ -466,7 +465,7 @@ impl Ring {
 
     fn go_on(&mut self) {
         self.next += 1;
-        if self.next >= self.blocks() {
+        if self.next >= self.blocks {
             self.next = 0;
         }
     }
@@ -487,7 +486,7 @@ mod tests {
     }
 
     fn released(ring: &Ring) -> Vec<bool> {
-        (0..ring.blocks()).map(|n| ring.status(n).load(Ordering::Relaxed) == libc::TP_STATUS_KERNEL).collect()
+        (0..ring.blocks).map(|n| ring.status(n).load(Ordering::Relaxed) == libc::TP_STATUS_KERNEL).collect()
     }
 
     #[test]

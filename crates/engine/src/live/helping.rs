@@ -136,7 +136,6 @@ impl Helping {
         let is_worthwhile = |h: &Helping, s: &dyn LiveSource| s.is_waiting() && h.crew.is_another_idle(h.me);
         while received == Received::Frames
             && self.pieces.len() < PIECES
-            && source.can_lend()
             && (self.has_pieces() || is_worthwhile(self, source))
             && self.lend(source)
         {
@@ -157,8 +156,11 @@ impl Helping {
         AheadCounters { offered: self.frames, searched: self.helper.looked_through, used: self.helped.taken_over() }
     }
 
-    /// Makes a piece of the source's batch. Returns `false` if the source does not lend it.
+    /// Makes a piece of the source's batch. Returns `false`, and does nothing, if the source does not lend it.
     fn lend(&mut self, source: &mut dyn LiveSource) -> bool {
+        if !source.can_lend() {
+            return false;
+        }
         let (PieceBuffer { mut spots, notes }, mut trusted) = self.spare.pop().unwrap_or_default();
         let batch = source.batch();
         let mut now = Time(0);
@@ -171,12 +173,7 @@ impl Helping {
             trusted.push(batch.trusted(n));
             now = time;
         }
-        let Some(block) = source.lend() else {
-            spots.clear();
-            trusted.clear();
-            self.spare.push((PieceBuffer { spots, notes }, trusted));
-            return false;
-        };
+        let Some(block) = source.lend() else { return false };
         let first = self.frames + 1;
         self.frames += spots.len() as u64;
         let (seen, upto) = (self.frames, self.frames + 1);

@@ -227,11 +227,6 @@ impl WorkerSetup {
             self.inspect_offered(worker, h);
             carry_out(worker, &mut *source);
         }
-        if let (Some(h), Some(c)) = (&helping, &mut worker.pipeline.stages.captured) {
-            c.ahead = Some(h.counters());
-        }
-        // A worker that has ended does not help.
-        drop(helping);
         let end = Instant::now() + LAST;
         let settle = source.settle();
         while go && Instant::now() < end {
@@ -242,7 +237,7 @@ impl WorkerSetup {
             }
         }
         self.control.leave(post);
-        self.note(worker, &mut *source);
+        self.note(worker, &mut *source, helping.as_ref());
         post.close(worker, reporter);
         worker.finish();
         let counters = reporter.counters(worker);
@@ -326,8 +321,9 @@ impl WorkerSetup {
     }
 
     /// Copies the source's counters, for statistics.
-    fn note(&self, worker: &mut Worker, source: &mut dyn LiveSource) {
+    fn note(&self, worker: &mut Worker, source: &mut dyn LiveSource, helping: Option<&Helping>) {
         if let Some(c) = &mut worker.pipeline.stages.captured {
+            c.ahead = helping.map(Helping::counters);
             c.ends.iter_mut().enumerate().for_each(|(end, e)| e.live = source.counters(end));
         }
     }
@@ -349,9 +345,8 @@ impl WorkerSetup {
         received: &Received,
         helping: Option<&Helping>,
     ) {
-        self.note(worker, source);
+        self.note(worker, source, helping);
         if let Some(c) = &mut worker.pipeline.stages.captured {
-            c.ahead = helping.map(Helping::counters);
             // Packets that are about to be inspected are not lost: they are received, but not decoded yet.
             if let Some(end) = c.ends.get_mut(source.end()) {
                 let batch = if *received == Received::Frames { source.batch().len() as u64 } else { 0 };
@@ -377,7 +372,7 @@ impl WorkerSetup {
     }
 }
 
-/// What a worker had counted before a batch.
+/// A worker's counters before a batch.
 struct Inspected {
     packets: u64,
     invalid_checksums: u64,
@@ -391,7 +386,7 @@ impl Inspected {
         }
     }
 
-    /// Counts what came since as inspected, from one end of the source.
+    /// Counts the packets since then as inspected, and as received at `end` of the source.
     fn count(self, worker: &mut Worker, end: usize) {
         let now = Inspected::so_far(worker);
         if let Some(c) = &mut worker.pipeline.stages.captured {

@@ -249,7 +249,7 @@ impl SearchedAhead for Helped {
 
 /// The workers that help each other.
 pub(crate) trait Team: Send + Sync {
-    /// What each worker offers; empty if they do not help.
+    /// The board of each worker; empty if the workers do not help each other.
     fn boards(&self) -> &[Arc<Board>];
 
     /// The number of the frame that a worker inspects.
@@ -277,7 +277,7 @@ impl Helper {
 
     /// Helps workers with these rules.
     pub(crate) fn rules(&mut self, detect: &Arc<Detect>) {
-        if self.team.boards().is_empty() || self.searcher.as_ref().is_some_and(|s| Arc::ptr_eq(s.rules(), detect)) {
+        if self.team.boards().is_empty() || self.has(detect) {
             return;
         }
         self.searcher = Searcher::new(detect)
@@ -287,10 +287,13 @@ impl Helper {
 
     /// Drops its rules unless they are these: a reload replaced them, and their memory is to be freed.
     pub(crate) fn keep_only(&mut self, detect: Option<&Arc<Detect>>) {
-        let keeps = |s: &Searcher| detect.is_some_and(|d| Arc::ptr_eq(s.rules(), d));
-        if self.searcher.as_ref().is_some_and(|s| !keeps(s)) {
+        if !detect.is_some_and(|d| self.has(d)) {
             self.searcher = None;
         }
+    }
+
+    fn has(&self, detect: &Arc<Detect>) -> bool {
+        self.searcher.as_ref().is_some_and(|s| Arc::ptr_eq(s.rules(), detect))
     }
 
     /// Searches a piece of the worker with the most waiting pieces. Returns `false` if there is no piece, or it cannot help.

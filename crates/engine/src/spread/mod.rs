@@ -1,5 +1,5 @@
-//! What the run modes share that divide packets among workers: which flow a frame belongs to, lists of frames in buffers that
-//! threads share, and searches that an idle worker makes for a busy one.
+//! Code that several run modes need to divide packets among workers: it finds the flow of a frame, lists frames in memory that
+//! threads share, and lets an idle worker search payloads for a busy one.
 
 pub(crate) mod ahead;
 pub(crate) mod hosts;

@@ -16,7 +16,7 @@ pub(crate) struct Captured {
     pub(crate) counters: SourceCounters,
     /// Reports connections that this worker's parsers expect to the other workers.
     pub(crate) announce: Option<Announce>,
-    /// What the interface's workers do for each other, if they help.
+    /// Counters of searches for other workers, if the workers of the interface help each other.
     pub(crate) ahead: Option<AheadCounters>,
 }
 
