@@ -115,6 +115,7 @@ impl Lab {
             frames: self.marks.flow.of_mut(CLIENT),
             bytes: &self.stream,
             available: self.stream.0.len() as u64,
+            offered: self.stream.0.len() as u64,
             end,
         });
         self.state.inspect(&self.detect, &mut input);

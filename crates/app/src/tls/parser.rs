@@ -29,6 +29,8 @@ const EMPTY_MAX: u8 = 32;
 /// The parser's state for one direction.
 #[derive(Debug, Default)]
 struct DirectionState {
+    /// The frames of the record at the front of the input have begun.
+    marked: bool,
     /// Bytes of the current record that are skipped and still to come.
     skip: usize,
     /// A message that continues in the next record.
@@ -158,18 +160,21 @@ impl TlsParser {
         let lane = self.lane(dir);
         // Wait for complete cleartext records, which are short.
         let clear = !lane.encrypted && head.kind != kind::DATA;
+        if !std::mem::replace(&mut lane.marked, true) {
+            mark(cx, dir, head, at);
+        }
         if clear && data.len() < total {
             if head.kind == kind::HANDSHAKE && dir == Direction::ToClient {
                 self.peek(data.get(HEAD_LEN..).unwrap_or(&[]));
             }
             return Step::More;
         }
-        lane.tls = true;
+        let lane = self.lane(dir);
+        (lane.tls, lane.marked) = (true, false);
         lane.empty = if head.len == 0 { lane.empty.saturating_add(1) } else { 0 };
         if lane.empty > EMPTY_MAX {
             return self.fail(dir, Event::TooManyRecordsInPacket);
         }
-        mark(cx, dir, head, at);
         if !clear {
             self.encrypted(dir, head);
             let there = data.len().min(total);

@@ -38,8 +38,10 @@ pub struct FrameInput<'a> {
     pub frames: &'a mut [Frame],
     /// Their bytes.
     pub bytes: &'a dyn FrameBytes,
-    /// Offset up to which they may be inspected.
+    /// Offset up to which the parser consumed the stream. Rules inspect an open frame up to here.
     pub available: u64,
+    /// Offset up to which the parser saw the stream, at least `available`. Rules inspect a frame that ends before it.
+    pub offered: u64,
     /// Whether no more data will come.
     pub end: bool,
 }

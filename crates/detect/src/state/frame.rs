@@ -33,11 +33,13 @@ impl<W: Watch> State<W> {
     ) {
         let (Some(dir), Some(of)) = (input.dir, input.frames.take()) else { return };
         for frame in of.frames.iter_mut().filter(|f| !f.inspected) {
-            let to = frame.end.unwrap_or(u64::MAX).min(of.available);
-            let whole = of.end || frame.end.is_some_and(|e| e <= of.available);
-            // Inline, data that is not inspected now leaves uninspected.
+            let complete = frame.end.filter(|e| *e <= of.offered);
+            let to = complete.unwrap_or_else(|| frame.end.unwrap_or(u64::MAX).min(of.available));
+            let whole = of.end || complete.is_some();
+            // Inline, data that is not inspected now leaves uninspected. Otherwise a chunk is due once it arrived, also if the
+            // parser left most of it for later, as in Suricata.
             let least = if input.ips { 1 } else { CHUNK };
-            if !whole && to < frame.seen.saturating_add(least) {
+            if !whole && (to <= frame.seen || of.offered < frame.seen.saturating_add(least)) {
                 continue;
             }
             if let Some(group) = detect.frames.get(of.proto, dir, frame.kind) {

@@ -142,12 +142,14 @@ impl Stages {
             no_payload = a.encrypted;
             let ended = seen.flush || a.session.is_ended(dir);
             if self.app.shared.frames.watched && !a.frames.of(dir).is_empty() {
+                let available = session.map_or(u64::MAX, |s| s.app_offset(dir));
                 frames = Some(FrameInput {
                     proto: a.session.proto,
                     parser: a.session.parsers().len().saturating_sub(1) as u8,
                     frames: a.frames.of_mut(dir),
                     bytes: &source,
-                    available: session.map_or(u64::MAX, |s| s.app_offset(dir)),
+                    available,
+                    offered: available.max(a.offered[dir.index()]),
                     end: ended || session.is_none(),
                 });
             }
