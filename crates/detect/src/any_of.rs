@@ -239,8 +239,8 @@ fn joined(a: &BTreeSet<Vec<u8>>, b: &BTreeSet<Vec<u8>>) -> Option<BTreeSet<Vec<u
     Some(a.iter().flat_map(|x| b.iter().map(move |y| [&x[..], y].concat())).collect())
 }
 
-/// `pattern` without lookarounds, with possessive quantifiers and atomic groups made ordinary: it matches at least as
-/// much. `None` if it has something else that other parsers do not know.
+/// `pattern` without lookarounds, with possessive quantifiers and atomic groups made ordinary, and any text where it refers
+/// to a group: it matches at least as much. `None` if it has something else that other parsers do not know.
 fn without_assertions(pattern: &str) -> Option<String> {
     let bytes = pattern.as_bytes();
     let mut out = String::with_capacity(pattern.len());
@@ -250,6 +250,13 @@ fn without_assertions(pattern: &str) -> Option<String> {
     while let Some(&b) = bytes.get(at) {
         let rest = bytes.get(at..)?;
         let end = match b {
+            // With two digits it may be an octal number.
+            b'\\' if matches!(rest, [_, b'1'..=b'9', after @ ..] if !after.first().is_some_and(u8::is_ascii_digit)) => {
+                out.push_str("(?s:.*)");
+                at += 2;
+                quantified = false;
+                continue;
+            }
             b'\\' if rest.get(1).is_some_and(|b| b"QEKRXNCpPgk123456789".contains(b)) => return None,
             b'\\' => at + 2,
             b'[' => at + class_end(rest)?,
@@ -345,12 +352,13 @@ mod tests {
             (r"^\s*alias[/.]|<<<\s*[a-z(]|^~[+-]x", "", some(&["~+x", "~-x", "<<<", "alias.", "alias/"])),
             (r"(?<![a-z])(?!good)evil(?=x)", "", some(&["evil"])),
             (r"(?>evil)++|wicked*+", "", some(&["evil", "wicke"])),
+            (r"([ab]+)\1+evil", "", some(&["evil"])),
             (r"\{\{[^}]{0,300}?(?:__|popen)", "", some(&["{{"])),
             // Nothing is needed, or what is in every value.
             ("evil|", "", None),
             ("evil|[a-z]+", "", None),
             ("[aeiou]", "", None),
-            (r"(evil)\1", "", None),
+            (r"(evil)\12", "", None),
             (r"(?!evil)*x", "", None),
         ] {
             let mut want = want;
@@ -393,7 +401,7 @@ mod tests {
     #[test]
     fn matches_have_one() {
         const PATTERN: &str = "([ab~<\\-c]|\\\\x61|[.^$]|\\(a|\\(\\?:|\\(\\?=|\\(\\?!|\\(\\?<!|\\(\\?>|\\)|\\||\\[|\\[\\^|\\]\
-                               |\\{2\\}|\\{0,2\\}|[?*+]|\\\\[bdwsv<]){1,14}";
+                               |\\{2\\}|\\{0,2\\}|[?*+]|\\\\[bdwsv<1]){1,14}";
         let texts = proptest::collection::vec("[aAbBcC~<\\-\\[\\]]{0,20}", 16);
         let mut runner = TestRunner::deterministic();
         let mut scratch = PcreScratch::new();

@@ -89,6 +89,10 @@ const SENTENCE: usize = 3;
 const LINES: usize = 4;
 /// From this length on, a value is a text in which separators have no meaning.
 const LONG: usize = 2048;
+/// The longest name of a command.
+const NAME_MAX: usize = 64;
+/// The longest path of a command.
+const PATH_MAX: usize = 4096;
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is a shell command.
 pub fn is_injection(value: &[u8]) -> bool {
@@ -105,13 +109,13 @@ fn reads_as_one(value: &[u8]) -> bool {
         return true;
     }
     // A plus that the sender may have meant as a space.
-    if value.contains(&b'+') {
+    if memchr::memchr(b'+', value).is_some() {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
         if reads_as_one(&spaced) {
             return true;
         }
     }
-    if value.iter().any(|b| matches!(b, b'\'' | b'"' | b'\\' | b'^' | b'$' | b'`')) {
+    if has(value, |b| matches!(b, b'\'' | b'"' | b'\\' | b'^' | b'$' | b'`')) {
         let mut plain = Vec::with_capacity(value.len());
         shell_unescape(value, &mut plain);
         return plain != value && commands(&plain);
@@ -394,10 +398,11 @@ fn skip(mut text: &[u8]) -> &[u8] {
             [b'$', b'(', rest @ ..] => rest,
             [b'$', b'a'..=b'z', b' ', rest @ ..] => rest,
             _ => {
-                let name = text.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+                let name = text.iter().take(13).take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
                 if (1..=12).contains(&name) && text.get(name) == Some(&b'=') {
                     let value = text.get(name + 1..).unwrap_or(&[]);
-                    let len = value.iter().take_while(|b| !matches!(b, b' ' | b';' | b'|' | b'&' | b'\n')).count();
+                    let ends = |b: &u8| matches!(b, b' ' | b';' | b'|' | b'&' | b'\n');
+                    let len = value.iter().take(40).take_while(|b| !ends(b)).count();
                     if value.get(len) == Some(&b' ') && len < 40 {
                         text = value.get(len + 1..).unwrap_or(&[]);
                         continue;
@@ -427,26 +432,35 @@ fn options(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// The name that begins here, without its path, and the text after it.
+/// The bytes of command names and paths.
+static IN_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < table.len() {
+        table[b] = (b as u8).is_ascii_alphanumeric()
+            || matches!(b as u8, b'-' | b'_' | b'.' | b'/' | b'\\' | b':' | b'+' | b'[' | b']' | b'?' | b'*' | b'!');
+        b += 1;
+    }
+    table
+};
+
+/// The name that begins here, without its path, and the text after it. It is empty if the word is longer than a name or a path
+/// of a command may be.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
-    let len = text
-        .iter()
-        .take_while(|b| {
-            b.is_ascii_alphanumeric()
-                || matches!(b, b'-' | b'_' | b'.' | b'/' | b'\\' | b':' | b'+' | b'[' | b']' | b'?' | b'*' | b'!')
-        })
-        .count();
-    let whole = text.get(..len).unwrap_or(text);
-    let is_path = matches!(whole.first(), Some(b'/' | b'\\' | b'.'))
-        || whole.starts_with(b"usr/")
-        || whole.starts_with(b"bin/")
-        || whole.get(1..3) == Some(b":\\");
+    let is_path = matches!(text.first(), Some(b'/' | b'\\' | b'.'))
+        || text.starts_with(b"usr/")
+        || text.starts_with(b"bin/")
+        || text.get(1..3) == Some(b":\\");
+    let longest = if is_path { PATH_MAX } else { NAME_MAX };
+    let len = text.iter().take(longest + 1).take_while(|b| IN_WORD[usize::from(**b)]).count();
+    let after = text.get(len..).unwrap_or(&[]);
+    let word = text.get(..len).filter(|w| w.len() <= longest).unwrap_or(&[]);
     let name = if is_path {
-        whole.iter().rposition(|b| matches!(b, b'/' | b'\\')).and_then(|at| whole.get(at + 1..)).unwrap_or(whole)
+        word.iter().rposition(|b| matches!(b, b'/' | b'\\')).and_then(|at| word.get(at + 1..)).unwrap_or(word)
     } else {
-        whole
+        word
     };
-    (name, text.get(len..).unwrap_or(&[]))
+    (name, after)
 }
 
 #[cfg(test)]

@@ -632,7 +632,8 @@ impl TcpSession {
         };
         // Keeps the context that uninspected data needs.
         let over = closed && !reset && raw >= d.buffer.end();
-        let back = if over || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { u32::from(d.context) }) };
+        let back =
+            if over || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { u32::from(d.context) }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline || may_go_on { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));

@@ -13,6 +13,7 @@ mod statement;
 mod token;
 
 use crate::args::{ArgLimits, Args};
+use crate::decode::has;
 use crate::json;
 use crate::text::{self, Of};
 
@@ -41,7 +42,7 @@ fn reads_as_one(value: &[u8]) -> bool {
     if matches!(value, b"rlike" | b"nvarchar" | b"openrowset") || squeezed(value) {
         return true;
     }
-    if !value.iter().any(|b| {
+    let marks = |b| {
         matches!(
             b,
             b'\''
@@ -64,7 +65,8 @@ fn reads_as_one(value: &[u8]) -> bool {
                 | b'!'
                 | b'\\'
         )
-    }) {
+    };
+    if !has(value, marks) {
         return false;
     }
     // A plus that the sender may have meant as a space.
