@@ -93,7 +93,7 @@ impl Args {
 
     /// Adds `name=value&name=value`, as in a query or a form.
     pub fn form(&mut self, data: &[u8]) {
-        for pair in data.split(|&b| b == b'&').filter(|p| !p.is_empty()) {
+        for pair in split(data, b'&').filter(|p| !p.is_empty()) {
             let at = memchr::memchr(b'=', pair);
             let (name, value) = at.map_or((pair, &[][..]), |i| (&pair[..i], &pair[i + 1..]));
             // Text that is no valid name may be the start of a value that contains an equals sign.
@@ -174,7 +174,7 @@ impl Args {
         // A body that begins like an archive is skipped only where it is not text: two magic bytes in front of a form
         // hide nothing.
         if body.starts_with(b"\x1f\x8b") || body.starts_with(b"PK\x03\x04") {
-            for pair in body.split(|&b| b == b'&').filter(|p| !is_packed(p)) {
+            for pair in split(body, b'&').filter(|p| !is_packed(p)) {
                 self.form(pair);
             }
             return;
@@ -431,4 +431,15 @@ fn entities(text: &[u8], out: &mut Vec<u8>) {
             }
         }
     }
+}
+
+/// The parts of `data` between the bytes `by`. Long values have few, so each is searched for as a whole.
+fn split(data: &[u8], by: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(data);
+    std::iter::from_fn(move || {
+        let data = rest?;
+        let at = memchr::memchr(by, data);
+        rest = at.and_then(|at| data.get(at + 1..));
+        Some(at.and_then(|at| data.get(..at)).unwrap_or(data))
+    })
 }
