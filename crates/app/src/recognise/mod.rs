@@ -481,6 +481,8 @@ impl Recogniser {
             }
             // Wait for the client's data, which decides, while it may still come.
             Some((_, proto, _)) if self.waits_for_client(proto, dir) && likely.is_none() && data.len() < PROBE_MAX => {
+                // The next data finds it again.
+                side.searched = false;
                 Recognised::More
             }
             Some((_, proto, reverse)) => {
