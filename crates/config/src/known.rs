@@ -28,6 +28,15 @@ impl Config {
         found.unknown
     }
 
+    /// The settings that act, with a value that their row does not allow, each with its place, to be reported as warnings. The
+    /// code that reads a setting refuses such a value. This finds the values that nothing reads in a run: those of sections
+    /// that are switched off, and of other ways to capture.
+    pub fn unfit_values(&self) -> Vec<Note> {
+        let mut found = Found::default();
+        walk(self.root(), &[keys::top()], &mut String::new(), &mut found);
+        found.unfit
+    }
+
     /// The settings without effect, unless their value is the one that causes no notice ([`Key::default`]). Sections that are
     /// switched off (`enabled: no`) are skipped.
     pub fn ignored_keys(&self) -> Vec<Ignored> {
@@ -41,6 +50,14 @@ impl Config {
 struct Found {
     unknown: Vec<Note>,
     ignored: Vec<Ignored>,
+    unfit: Vec<Note>,
+}
+
+impl Found {
+    /// Whether one of the lists has reached its limit.
+    fn is_full(&self) -> bool {
+        self.unknown.len() >= NOTES || self.ignored.len() >= NOTES || self.unfit.len() >= NOTES
+    }
 }
 
 /// Whether a section or an entry of a list is switched off.
@@ -51,7 +68,7 @@ fn is_off(node: Node<'_>) -> bool {
 /// Compares the children of `node` with the keys allowed below it. Several rows may match a name, because of `*`.
 fn walk(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     for child in node.children() {
-        if found.unknown.len() >= NOTES || found.ignored.len() >= NOTES {
+        if found.is_full() {
             return;
         }
         let name = child.name();
@@ -102,19 +119,61 @@ fn item(child: Node<'_>, known: &[&'static keys::Level], path: &mut String, foun
         };
         if !same {
             ignored(row, path.clone(), child, found);
+            if let Some(value) = child.value().filter(|_| alone) {
+                unfit(row, path, value, child, found);
+            }
         }
     }
     walk(child, &below, path, found);
 }
 
-/// Collects only unknown settings, for a section that is switched off: misspelt names are reported there too.
+/// Collects unknown settings and values that do not fit, for a section that is switched off: mistakes are reported there too.
 fn unknown_only(node: Node<'_>, known: &[&'static keys::Level], path: &mut String, found: &mut Found) {
     if known.iter().any(|l| l.is_section()) {
         return;
     }
-    let mut inner = Found { unknown: std::mem::take(&mut found.unknown), ignored: Vec::new() };
-    walk(node, known, path, &mut inner);
-    found.unknown = inner.unknown;
+    let ignored = std::mem::take(&mut found.ignored);
+    walk(node, known, path, found);
+    found.ignored = ignored;
+}
+
+/// Collects a value that the row of a setting does not allow.
+fn unfit(row: &'static Key, path: &str, value: &str, node: Node<'_>, found: &mut Found) {
+    // If the row's example does not fit its kind, the kind is not all that the setting takes.
+    let open = row.example.is_some_and(|e| misfit(row.kind, e).is_some());
+    if row.effect != Effect::Acts || row.lenient || open {
+        return;
+    }
+    if let Some(allowed) = misfit(row.kind, value) {
+        let message = format!("'{path}' cannot be '{value}': write {allowed}");
+        found.unfit.push(Note { level: Level::Warning, place: node.place(), message });
+    }
+}
+
+/// What a kind of value allows, if it does not allow this value.
+fn misfit(kind: Kind, value: &str) -> Option<String> {
+    let is_bool = || typed::parse_bool(value).is_ok();
+    let is_one = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(value));
+    let (fits, allowed) = match kind {
+        Kind::Flag | Kind::FlagOr([]) => (is_bool(), "yes or no".to_owned()),
+        Kind::FlagOr(more) => (is_bool() || is_one(more), format!("yes, no or {}", more.join(" or "))),
+        Kind::Word(words) => (is_one(words), words.join(" or ")),
+        Kind::Number { least, most, .. } => (
+            typed::parse_int(value).is_ok_and(|n| (least..=most).contains(&n)),
+            format!("a number from {least} to {most}"),
+        ),
+        Kind::Size { least, most: u64::MAX } => {
+            let allowed = if least == 0 { String::new() } else { format!(", at least {least}") };
+            (typed::parse_size(value).is_ok_and(|n| n >= least), format!("a number of bytes such as 64mb{allowed}"))
+        }
+        Kind::Size { least, most } => {
+            (typed::parse_size(value).is_ok_and(|n| (least..=most).contains(&n)), format!("{least} to {most} bytes"))
+        }
+        Kind::Fraction => (typed::parse_float(value).is_ok(), "a number".to_owned()),
+        Kind::Percent => (typed::parse_percent(value).is_ok(), "a percentage from 0 to 100".to_owned()),
+        Kind::Text(_) | Kind::List(_) | Kind::Section => return None,
+    };
+    (!fits).then_some(allowed)
 }
 
 fn ignored(row: &'static Key, path: String, node: Node<'_>, found: &mut Found) {
@@ -219,6 +278,22 @@ mod tests {
                 "t.yaml:5:8: 'flow.managers' has no effect here, but Suricata does not take the value '0'",
             ]
         );
+    }
+
+    #[test]
+    fn values_that_their_row_does_not_allow_are_found_in_sections_that_are_off_too() {
+        let text = "outputs:\n  - fast: {enabled: no, append: maybe}\n  - pcap-log: {limit: 1xb, mode: Normal}\n\
+                    nfq: {fail-open: 7, repeat-mark: -1}\npcap-file: {checksum-checks: auto}\n\
+                    stream: {reassembly: {randomize-chunk-range: 101}}\naf-packet:\n  - interface: a\n    threads: 3\n";
+        let found: Vec<String> = config(text).unfit_values().iter().map(ToString::to_string).collect();
+        let is =
+            |n: usize, begin: &str, end: &str| found.get(n).is_some_and(|f| f.starts_with(begin) && f.ends_with(end));
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert!(is(0, "t.yaml:4:25: 'outputs.0.fast.append' cannot be 'maybe'", "write yes or no"), "{found:?}");
+        assert!(is(1, "t.yaml:5:", "such as 64mb, at least 4194304"), "{found:?}");
+        assert!(is(2, "t.yaml:6:", "yes or no"), "{found:?}");
+        assert!(is(3, "t.yaml:6:", "a number from 0 to 4294967295"), "{found:?}");
+        assert!(is(4, "t.yaml:8:", "a number from 0 to 100"), "{found:?}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub fn reference() -> String {
         "# Settings\n\n\
          Every setting of the configuration, and every option of the command line. This page is generated from the engine's own \
          table (`crates/config/src/keys`); a test fails when it is out of date. `etc/margay.yaml` shows the settings that act.\n\n\
-         The format is Suricata 8's. An invalid value is an error with file and line. An unknown setting is a warning. A setting \
+         The format is Suricata 8's. An invalid value is an error with file and line, or a warning if \
+         nothing reads it in the run: its section is off, or belongs to another way to capture. An unknown setting is a warning. A setting \
          without effect is accepted; the start says in one line why it has none, unless its value is the one in the table.\n\n\
          `#` stands for any item of a list, `*` for any name. A word in angle brackets stands for one of a list:\n\n",
     );

@@ -4,8 +4,9 @@
 use margay_config::{Cli, Command, Config};
 use std::path::{Path, PathBuf};
 
-/// Misspelt and invented settings in the cases. All other settings there must be known.
-const MISSPELT: &[&str] = &["app-layer.protocols.tls.encrypt-handling", "foobar"];
+/// Misspelt and invented settings in the cases, and the invalid value of a case that expects a refusal. All other settings there
+/// must be known, and all other values must fit.
+const WRONG: &[&str] = &["app-layer.protocols.tls.encrypt-handling", "foobar", "XXX"];
 
 fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -27,9 +28,9 @@ fn every_configuration_is_read_and_known() {
     let mut unknown = Vec::new();
     for file in files {
         let config = Config::load(&file).unwrap();
-        unknown.extend(config.unknown_keys().into_iter().map(|n| n.to_string()));
+        unknown.extend(config.unknown_keys().iter().chain(&config.unfit_values()).map(ToString::to_string));
     }
-    unknown.retain(|line| !MISSPELT.iter().any(|m| line.contains(&format!("'{m}'"))));
+    unknown.retain(|line| !WRONG.iter().any(|m| line.contains(&format!("'{m}'"))));
     assert!(unknown.is_empty(), "{}", unknown.join("\n"));
 }
 

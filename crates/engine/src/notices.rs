@@ -16,6 +16,13 @@ pub(crate) fn say(config: &Config, options: &RunOptions) {
     }
 }
 
+/// Logs a warning for each value that its setting does not allow, and that nothing has read: a value that is read is refused.
+pub(crate) fn unfit(config: &Config) {
+    for note in config.unfit_values() {
+        warning!("conf", "{note}");
+    }
+}
+
 /// The notices.
 fn lines(config: &Config, options: &RunOptions) -> Vec<String> {
     let given = margay_config::unserved(options).into_iter().filter(|u| !u.refused);

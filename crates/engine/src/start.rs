@@ -21,8 +21,8 @@ use crate::signals::Signals;
 use crate::stats::Reporter;
 use crate::worker::worker;
 use crate::{
-    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, rule_check, settings, single,
-    threads, watched,
+    Failed, ctl, dry, engines, explain, files, info as about, listing, live, logging, notices, rule_check, settings,
+    single, threads, watched,
 };
 
 mod modes;
@@ -141,6 +141,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     if options.test {
         dry::test(&config, options, ips, &policies, engines, &dir)?;
         settings::web(&config, options)?;
+        notices::unfit(&config);
         notice!("suricata", "Configuration provided was successfully loaded. Exiting.");
         return Ok(());
     }
@@ -148,6 +149,7 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let autofp = parallel::autofp(&config, options)?;
+    notices::unfit(&config);
     let watching = watching(&config, profiling.as_ref(), autofp.is_none() && source.is_some())?;
     let run = Run { options, policies, autofp };
     let control = Control::new(config, options.clone(), ips, dir, Arc::new(engines), Arc::clone(&signals), watching)?;

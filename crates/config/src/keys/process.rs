@@ -71,7 +71,7 @@ pub(super) const KEYS: &[Key] = &[
     text("pid-file", "a file", "", "With `-D`: where the process's number is written; `--pidfile` works without `-D` too.").like("/tmp/a.pid"),
     text("daemon-directory", "a folder", "/", "With `-D`: the folder that the process goes to.").like("/tmp"),
     text("umask", "a mask", "", "Permissions that new files do not get, in octal.").like("022"),
-    size("coredump.max-dump", "", "Size limit of a core dump, or `unlimited`.").like("1mb"),
+    size("coredump.max-dump", "", "Size limit of a core dump, or `unlimited`.").like("unlimited"),
     flag_or("unix-command.enabled", &["auto"], "auto", "Whether to open the command socket; `auto`: for live capture."),
     text("unix-command.filename", "a file", "margay-command.socket", "Path of the command socket.").like("other.socket"),
     flag("security.limit-noproc", "no", "Whether to forbid starting other programs."),
