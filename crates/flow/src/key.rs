@@ -219,6 +219,8 @@ fn of_any(config: &FlowConfig, packet: &Packet<'_>, livedev: u16) -> Option<Flow
             (sport, dport) = ((spi >> 16) as u16, spi as u16);
             one_way = true;
         }
+        // IPv6 in IPv4 has a flow whatever the tunnel has, as in Suricata.
+        L4::None if proto == 41 && !v6 => {}
         L4::None if matches!(proto, 4 | 41) && packet.has_inner => {}
         _ => return None,
     }
@@ -332,6 +334,21 @@ mod tests {
     use margay_packet::{Frame, LinkType, Time};
 
     use super::*;
+
+    /// Another protocol in IP without a decoded packet has none.
+    #[test]
+    fn ipv6_in_ipv4_has_a_flow_even_if_its_content_is_broken() {
+        let frame = Frame { data: &[], wire_len: 0, time: Time(0), link: LinkType::RAW, number: 1 };
+        let config = FlowConfig::default();
+        let [src, dst] = ["10.0.0.1", "10.0.0.2"].map(|a| a.parse().unwrap());
+        for (proto, has_inner, flow) in
+            [(41, false, true), (41, true, true), (4, false, false), (4, true, true), (200, false, false)]
+        {
+            let mut p = Packet { src, dst, proto, has_inner, ..Packet::new(&frame) };
+            p.l3 = L3::Ipv4 { offset: 0, header_len: 20, options: 0 };
+            assert_eq!(of(&config, &p, 5).is_some(), flow, "{proto} {has_inner}");
+        }
+    }
 
     /// The fast path gives the same key.
     #[test]

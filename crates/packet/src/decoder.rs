@@ -178,7 +178,8 @@ impl Decoder {
         } else {
             self.counters.defrag_ipv4_reassembled += 1;
         }
-        if p.layers.saturating_add(1) >= self.config.max_layers {
+        let layers = layers_before_datagram(p);
+        if layers >= self.config.max_layers {
             bad(p, DecodeEvent::TooManyLayers);
             self.defrag.give_back(whole);
             return;
@@ -189,7 +190,7 @@ impl Decoder {
         r.recursion = p.recursion;
         r.vlans = p.vlans;
         r.ethernet = p.ethernet;
-        r.layers = p.layers + 1;
+        r.layers = layers;
         r.completed = completed;
         let len = whole.len();
         let sound = if is_v6 { self.ipv6(&mut r, ip_at, len, sink) } else { self.ipv4(&mut r, ip_at, len, sink) };
@@ -218,6 +219,20 @@ fn inner_packet<'b>(outer: &'b Packet<'_>, data: &'b [u8], source: PacketSource)
     p.outer = Some(outer);
     p.ignore_checksums = outer.ignore_checksums;
     p
+}
+
+/// Headers that count towards the limit of a datagram that `last` completes: none, since the datagram is a packet of its own.
+/// But a fragment inside a reassembled datagram continues to count. Otherwise each of many prepared datagrams could complete the
+/// next one, and the decoder would call itself for each.
+fn layers_before_datagram(last: &Packet<'_>) -> u8 {
+    let mut packet = Some(last);
+    while let Some(p) = packet {
+        if p.source == PacketSource::Defrag {
+            return last.layers.saturating_add(1);
+        }
+        packet = p.outer;
+    }
+    0
 }
 
 /// Adds an event.

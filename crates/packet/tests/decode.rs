@@ -243,6 +243,35 @@ fn layers_are_limited() {
     assert!(seen[0].events.contains(&E::TooManyLayers));
 }
 
+/// Which headers count: measured beside Suricata 7, as the lowest limit with which the packet is decoded.
+#[test]
+fn headers_that_count_towards_the_limit() {
+    let ip = ipv4(17, &[], &udp(1, 2, b"l"));
+    let [mut sll, mut sll2] = [vec![0; 16], vec![0; 20]];
+    sll[14] = 8;
+    sll2[0] = 8;
+    let cases: [(&str, LinkType, Vec<u8>, u8); 9] = [
+        ("raw", LinkType::RAW, ip.clone(), 2),
+        ("null", LinkType::NULL, [&[2, 0, 0, 0][..], &ip].concat(), 2),
+        ("Ethernet", LinkType::ETHERNET, eth(0x800, &ip), 3),
+        ("SLL", LinkType::LINUX_SLL, [sll, ip.clone()].concat(), 3),
+        ("SLL2", LinkType::LINUX_SLL2, [sll2, ip.clone()].concat(), 3),
+        ("HDLC", LinkType::CHDLC, [&[0x0f, 0, 8, 0][..], &ip].concat(), 3),
+        ("PPP", LinkType::PPP, [&[0xff, 3, 0, 0x21][..], &ip].concat(), 3),
+        ("ESP", LinkType::RAW, ipv4(50, &[], &[1; 16]), 3),
+        ("TCP", LinkType::RAW, ipv4(6, &[], &tcp(&[], b"")), 2),
+    ];
+    for (name, link, bytes, least) in cases {
+        for max_layers in 1..5 {
+            let config = DecodeConfig { max_layers, ..DecodeConfig::default() };
+            let (seen, counters) = decode_with(config, link, &bytes);
+            let decoded = max_layers >= least;
+            assert_eq!(!seen[0].events.contains(&E::TooManyLayers), decoded, "{name} {max_layers}");
+            assert_eq!(counters.too_many_layers, u64::from(!decoded), "{name} {max_layers}");
+        }
+    }
+}
+
 #[test]
 fn cisco_fabric_path_and_arp() {
     let (seen, counters) = decode(&eth(0x8903, &[&[0, 0][..], &eth(0x800, &ipv4(17, &[], &udp(1, 2, b"d")))].concat()));

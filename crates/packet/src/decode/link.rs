@@ -190,7 +190,7 @@ impl Decoder {
         if b.len() < len::SLL {
             return bad(p, E::SllPktTooSmall);
         }
-        self.ether_type(p, u16_at(b, 14), len::SLL, end, sink)
+        self.layer(p) && self.ether_type(p, u16_at(b, 14), len::SLL, end, sink)
     }
 
     /// Linux cooked capture, version 2 (LINKTYPE_LINUX_SLL2).
@@ -200,7 +200,7 @@ impl Decoder {
         if b.len() < len::SLL2 {
             return bad(p, E::Sll2PktTooSmall);
         }
-        self.ether_type(p, u16_at(b, 0), len::SLL2, end, sink)
+        self.layer(p) && self.ether_type(p, u16_at(b, 0), len::SLL2, end, sink)
     }
 
     /// Cisco HDLC (LINKTYPE_C_HDLC).
@@ -210,7 +210,7 @@ impl Decoder {
         if b.len() < len::CHDLC {
             return bad(p, E::ChdlcPktTooSmall);
         }
-        self.ether_type(p, u16_at(b, 2), len::CHDLC, end, sink)
+        self.layer(p) && self.ether_type(p, u16_at(b, 2), len::CHDLC, end, sink)
     }
 
     /// BSD loopback: a protocol family in the byte order of the capturing host (LINKTYPE_NULL), taken to be little

@@ -117,6 +117,9 @@ impl Decoder {
             bad(p, E::EspPktTooSmall);
             return;
         }
+        if !self.layer(p) {
+            return;
+        }
         p.l4 = L4::Esp { offset: at as u32 };
         p.payload = ((at + len::ESP) as u32, (b.len() - len::ESP) as u32);
     }
