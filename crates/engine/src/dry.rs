@@ -32,7 +32,7 @@ pub(crate) fn test(
     worker(config, options, ips, policies, Arc::new(engines), dir, &nothing)?;
     settings::certificate_folder(config, dir)?;
     test_scripts(config, dir)?;
-    settings::test_remotes(config, dir)?;
+    settings::test_outputs(config, dir)?;
     settings::writer_thread(config, usize::MAX)?;
     settings::stack_size(config)?;
     StatsSettings::of(config)?;

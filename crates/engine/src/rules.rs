@@ -20,6 +20,7 @@ use margay_stream::StreamEvent;
 use crate::analysis::GroupSettings;
 use crate::{Failed, settings};
 
+mod glob;
 mod report;
 mod texts;
 
@@ -491,7 +492,7 @@ fn tenant_files(config: &Config) -> (Vec<PathBuf>, Vec<String>) {
 
 /// The rule files of a run: those of `-S`, or those of the configuration and of `-s`.
 ///
-/// A name without a folder is looked up in `default-rule-path`; a pattern (`*.rules`) stands for every matching file. The
+/// A name without a folder is looked up in `default-rule-path`; a pattern (`*/[a-f]*.rules`) stands for every matching file. The
 /// second list has the names and patterns without a file.
 pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec<String>) {
     let mut named: Vec<(String, bool)> = Vec::new();
@@ -522,58 +523,13 @@ fn find(named: Vec<(String, bool)>, folder: &str) -> (Vec<PathBuf>, Vec<String>)
         if path.exists() {
             found.push(path);
         } else {
-            expand(&path, &mut found);
+            glob::expand(&path, &mut found);
             if found.len() == before {
                 missing.push(path.display().to_string());
             }
         }
     }
     (found, missing)
-}
-
-/// Adds the files that match a pattern in the last component of `path`, sorted by name.
-fn expand(path: &Path, out: &mut Vec<PathBuf>) {
-    let Some(pattern) = path.file_name().and_then(|n| n.to_str()) else { return };
-    if !pattern.contains(['*', '?']) {
-        return;
-    }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let mut names: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|e| e.file_name().to_str().is_some_and(|n| fits(pattern.as_bytes(), n.as_bytes())))
-        .map(|e| e.path())
-        .filter(|p| p.is_file())
-        .collect();
-    names.sort();
-    out.append(&mut names);
-}
-
-/// Whether `name` matches a pattern with `*` and `?`.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    // The position to return to: after the last `*`, and the length it matched.
-    let (mut p, mut n, mut back) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                back = Some((p + 1, n));
-                p += 1;
-            }
-            Some(&c) if c == b'?' || c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match back {
-                Some((bp, bn)) => {
-                    p = bp;
-                    n = bn + 1;
-                    back = Some((bp, bn + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|&c| c == b'*')
 }
 
 /// The keywords that this build supports: [`Context::available`].
@@ -641,24 +597,4 @@ pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> 
         files(config, options),
     )
     .map_err(|e| e.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, name, want) in [
-            ("*.rules", "a.rules", true),
-            ("*.rules", "a.rule", false),
-            ("a?c*", "abcde", true),
-            ("*a*a*", "banana", true),
-            ("a", "a", true),
-            ("?", "", false),
-            ("*", "", true),
-        ] {
-            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), want, "{pattern} {name}");
-        }
-    }
 }

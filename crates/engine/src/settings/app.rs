@@ -10,6 +10,8 @@ use margay_app::window::WindowLimits;
 use margay_app::{AppConfig, ArgLimits};
 use margay_config::{Config, ConfigError, Node};
 
+use super::{items, no_pair};
+
 /// Default memory limit of all parsers and transactions together.
 const MEMCAP: u64 = 512 << 20;
 
@@ -205,11 +207,8 @@ fn path(node: Node<'_>, path: &mut PathConfig) -> Result<(), ConfigError> {
 /// The networks of an `address`: one, or a list.
 fn networks(node: Node<'_>) -> Result<Vec<(IpAddr, u8)>, ConfigError> {
     let mut out = Vec::new();
-    for text in node.values().flat_map(|v| v.split(',')) {
-        let text = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
-        if text.is_empty() {
-            continue;
-        }
+    let lists = node.values().map(|v| items(v).ok_or_else(|| node.error(format!("address: {}", no_pair(v)))));
+    for text in lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         let address: IpAddr =
             address.trim().parse().map_err(|_| node.error(format!("address: \"{text}\" is no network")))?;

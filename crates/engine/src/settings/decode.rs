@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_config::{Config, ConfigError, Node};
 use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 
-use super::{at_least_one, flag, memcap, ports};
+use super::{at_least_one, flag, items, memcap, no_pair, ports};
 
 /// The decoder's settings.
 ///
@@ -65,11 +65,8 @@ pub(crate) fn host_policies(config: &Config) -> Result<Vec<(IpAddr, u8, &str, No
     let mut out = Vec::new();
     let Some(policies) = config.node("host-os-policy") else { return Ok(out) };
     for os in policies.children() {
-        for text in os.values().flat_map(|v| v.split(',')) {
-            let text = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
-            if text.is_empty() {
-                continue;
-            }
+        let lists = os.values().map(|v| items(v).ok_or_else(|| os.error(format!("host-os-policy: {}", no_pair(v)))));
+        for text in lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
             let (addr, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
             let addr: IpAddr =
                 addr.trim().parse().map_err(|_| os.error(format!("host-os-policy: \"{text}\" is no network")))?;
@@ -110,6 +107,9 @@ mod tests {
             ("host-os-policy:\n  linux: [10.0.0.0/99]\n", "10.0.0.0/99"),
             ("host-os-policy:\n  plan9: [10.0.0.0/9]\n", "plan9"),
             ("decoder:\n  max-layers: 1000\n", "1000"),
+            ("decoder:\n  geneve: {ports: \"[80\"}\n", "\"[80\" has one bracket without the other"),
+            ("decoder:\n  teredo: {ports: \"80]\"}\n", "\"80]\" has one bracket without the other"),
+            ("host-os-policy:\n  linux: \"[10.0.0.0/8\"\n", "\"[10.0.0.0/8\" has one bracket without the other"),
             ("defrag:\n  timeout: 0\n", "defrag.timeout"),
         ] {
             let e = decode(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), false).unwrap_err();

@@ -39,7 +39,7 @@ pub(crate) use flow::flow;
 pub(crate) use load::log_folder;
 pub(crate) use load::{CONFIGURATION, configuration, log_dir};
 pub(crate) use outputs::{
-    ScriptFiles, WORTH, open_files, outputs, search_ahead, shows_ja4, test_remotes, wants_ethernet, writer_thread,
+    ScriptFiles, WORTH, open_files, outputs, search_ahead, shows_ja4, test_outputs, wants_ethernet, writer_thread,
 };
 pub(crate) use recognise::{list_app_protos, recogniser};
 pub(crate) use remote::{Reach, reach};
@@ -145,6 +145,22 @@ pub(crate) fn wrong(config: &Config, path: &str, reason: &str) -> ConfigError {
     }
 }
 
+/// The items of a list that is written as one text: `80, 443` or `[80, 443]`. `None` if one of the brackets is missing.
+pub(crate) fn items(text: &str) -> Option<impl Iterator<Item = &str>> {
+    let text = text.trim();
+    let inner = match text.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None if text.ends_with(']') => return None,
+        None => text,
+    };
+    Some(inner.split(',').map(str::trim).filter(|i| !i.is_empty()))
+}
+
+/// The reason why a list has no [`items`].
+pub(crate) fn no_pair(text: &str) -> String {
+    format!("\"{text}\" has one bracket without the other")
+}
+
 /// The ports of a setting, sorted: `4789`, `[4789, 4800:4810]`, `$VXLAN_PORTS`, `any` (empty).
 ///
 /// # Errors
@@ -164,11 +180,8 @@ fn add_ports(config: &Config, path: &str, text: &str, depth: u8, out: &mut Vec<u
     if depth > 8 {
         return Err(wrong(config, path, "port variables refer to each other in a circle"));
     }
-    for part in text.trim().trim_start_matches('[').trim_end_matches(']').split(',') {
-        let part = part.trim();
-        if part.is_empty() || part == "any" {
-            continue;
-        }
+    let parts = items(text).ok_or_else(|| wrong(config, path, &no_pair(text)))?;
+    for part in parts.filter(|p| *p != "any") {
         if let Some(name) = part.strip_prefix('$') {
             let Some((_, value)) = config.port_groups().find(|(n, _)| *n == name) else {
                 return Err(wrong(config, path, &format!("there is no port variable \"{name}\" in vars.port-groups")));

@@ -225,12 +225,16 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: When
         .map_err(|e| Failed::new("logopenfile", e.to_string()))
 }
 
-/// For `-T`: checks that outputs on other hosts could be opened.
+/// For `-T`: reads `outputs:`, logs its warnings, and checks that outputs on other hosts could be opened.
 ///
 /// # Errors
 /// An invalid setting, or an output that could not be opened.
-pub(crate) fn test_remotes(config: &Config, dir: &Path) -> Result<(), Failed> {
-    for mut o in outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?.outputs {
+pub(crate) fn test_outputs(config: &Config, dir: &Path) -> Result<(), Failed> {
+    let specs = outputs(config, dir).map_err(|e| Failed::new("runmodes", e.to_string()))?;
+    for w in &specs.warnings {
+        warning!("runmodes", "{w}");
+    }
+    for mut o in specs.outputs {
         if let Some(SinkSettings { remote: Some(remote), .. }) = o.sink() {
             remote.check().map_err(|e| Failed::new("logopenfile", format!("{}: {e}", remote.name())))?;
         }

@@ -4,7 +4,7 @@ use margay_app::configurable;
 use margay_app::recognise::{Mode, Ports, ProtocolSettings, RecogniseSettings, TCP, UDP};
 use margay_config::{Config, ConfigError};
 
-use super::wrong;
+use super::{items, no_pair, wrong};
 
 /// The settings of protocol detection.
 ///
@@ -44,8 +44,8 @@ fn detection_ports(config: &Config, path: &str, which: &str) -> Result<Option<Po
     let Some(node) = config.node(&path) else { return Ok(None) };
     let mut ports = Ports::default();
     let mut some = false;
-    let listed = node.values().flat_map(|v| v.trim().trim_start_matches('[').trim_end_matches(']').split(','));
-    for text in listed.map(str::trim).filter(|t| !t.is_empty()) {
+    let lists = node.values().map(|v| items(v).ok_or_else(|| wrong(config, &path, &no_pair(v))));
+    for text in lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
         let (first, last) = match text.split_once([':', '-']) {
             None if text == "any" => (Some(0), Some(u16::MAX)),
             None => (text.parse().ok(), text.parse().ok()),
@@ -105,6 +105,7 @@ mod tests {
             ("    tls: {enabled: perhaps}\n", "app-layer.protocols.tls.enabled"),
             ("    tls: {detection-ports: {dp: 99999}}\n", "\"99999\" is no port"),
             ("    tls: {detection-ports: {dp: 9-1}}\n", "\"9-1\" is no port"),
+            ("    tls: {detection-ports: {dp: \"[80\"}}\n", "\"[80\" has one bracket without the other"),
         ] {
             let e = read(text).unwrap_err().to_string();
             assert!(e.contains(what), "{e}");
