@@ -286,6 +286,25 @@ fn replies() {
     }
 }
 
+/// The end of the connection cuts a server's line off: only a whole line is an invalid reply.
+#[test]
+fn the_end_of_a_connection_is_no_reply() {
+    for (answer, want) in [
+        (&b"25"[..], &[][..]),
+        (b"\x05\0\x0c\x03\x10", &[]),
+        (b"hello", &[]),
+        (b"250 o", &[]),
+        (b"hello\r\n", &["invalid_reply"]),
+        (b"hello\n25", &["invalid_reply"]),
+    ] {
+        let mut t = talk(&format!("{BEGIN}> NOOP\n"));
+        t.feed(ToClient, answer, false);
+        t.end();
+        let seen = (t.events(0), t.outcome == Outcome::Failed);
+        assert_eq!(seen, (want.to_vec(), !want.is_empty()), "{}", answer.escape_ascii());
+    }
+}
+
 #[test]
 fn a_rejected_mail_leaves_commands() {
     let t = talk(&format!(

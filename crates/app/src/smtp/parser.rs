@@ -451,6 +451,10 @@ impl SmtpParser {
                 if !std::mem::replace(&mut self.greeted, true) && !self.lost {
                     self.event(cx, Event::NoWelcome, TC);
                 }
+                // The end of the connection cut the line off: its rest could have made it a reply.
+                if !line.cut && data.get(..at).is_some_and(|d| !d.ends_with(b"\n")) {
+                    break;
+                }
                 // After a complete mail, an invalid reply belongs to no transaction.
                 if self.open.is_some() || self.frame_tx().is_none() {
                     self.event(cx, Event::InvalidReply, TC);
