@@ -193,7 +193,8 @@ pub struct Parsed {
 pub enum Outcome {
     /// The parser needs more data.
     More,
-    /// As `More`, and the engine offers the rest of the other direction, which waited for this one, again at once.
+    /// As `More`, and the engine first offers the rest of the other direction, which waited for this one, again. That data was
+    /// sent before the rest of this direction, so the parser stops here, and its own rest comes after it.
     Resume,
     /// The parser has finished with both directions of the flow. The rest is not parsed, as in a tunnel.
     Done,

@@ -133,16 +133,25 @@ pub struct FeedResult {
     pub consumed: usize,
     /// The caller has to offer the unconsumed data of both directions again at once: it may be parsed now.
     pub again: bool,
+    /// The other direction's data that was offered before and waited comes next, before the rest of this direction: it was
+    /// sent first.
+    pub waiting_first: bool,
 }
 
-const WAIT: FeedResult = FeedResult { consumed: 0, again: false };
+impl FeedResult {
+    const fn used(consumed: usize) -> Self {
+        FeedResult { consumed, again: false, waiting_first: false }
+    }
+}
+
+const WAIT: FeedResult = FeedResult::used(0);
 
 impl AppSession {
     /// Feeds data of a direction: the unconsumed rest of the last call, followed by new data. [`Parse::end`] marks the end of
     /// the stream.
     pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> FeedResult {
         if self.off || self.truncated[dir.index()] {
-            return FeedResult { consumed: data.len(), again: false };
+            return FeedResult::used(data.len());
         }
         if !data.is_empty() {
             self.first.get_or_insert(dir);
@@ -162,7 +171,7 @@ impl AppSession {
         if !self.proto.is_known() {
             if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
-                return FeedResult { consumed: data.len(), again: false };
+                return FeedResult::used(data.len());
             }
             if cx.end && self.original.is_known() && self.side[0] == AppProto::Unknown {
                 // The expected protocol did not follow the change.
@@ -175,13 +184,13 @@ impl AppSession {
         } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == TCP {
             // The other direction spoke first, and its protocol is known only now: parse it first.
             self.waits = Some(dir);
-            return FeedResult { consumed: 0, again: true };
+            return FeedResult { again: true, ..WAIT };
         }
         let Some(parser) = self.parsers.last_mut().filter(|_| self.parsing) else {
             // The protocol has no parser. Only its name is needed, for both directions.
             self.off = !self.side.contains(&AppProto::Unknown);
             self.took(cx, dir, data.len());
-            return FeedResult { consumed: data.len(), again: before != self.proto };
+            return FeedResult { again: before != self.proto, ..FeedResult::used(data.len()) };
         };
         self.told.note();
         // Each side of a connection is a frame of its own, whatever the parser marks in it.
@@ -195,7 +204,7 @@ impl AppSession {
             self.refuted[dir.index()] = refuted;
         }
         self.took(cx, dir, consumed);
-        if parsed.outcome == Outcome::Full {
+        if matches!(parsed.outcome, Outcome::Full | Outcome::Resume) {
             // The parser sees the end once it has consumed the data before it.
             self.ended[dir.index()] = false;
         }
@@ -310,25 +319,25 @@ impl AppSession {
     fn went_on(&mut self, cx: &mut Parse<'_>, outcome: Outcome, consumed: usize) -> FeedResult {
         self.told.note();
         match outcome {
-            Outcome::More => FeedResult { consumed, again: false },
-            Outcome::Resume => FeedResult { consumed, again: true },
+            Outcome::More => FeedResult::used(consumed),
+            Outcome::Resume => FeedResult { consumed, again: true, waiting_first: true },
             Outcome::Full => {
                 self.full = true;
-                FeedResult { consumed, again: false }
+                FeedResult::used(consumed)
             }
             Outcome::Done => {
                 (self.off, self.parsing) = (true, false);
-                FeedResult { consumed, again: false }
+                FeedResult::used(consumed)
             }
             // Datagrams are independent: the parser may understand the next one.
             Outcome::Failed if cx.flow.proto == 17 => {
                 self.error = Some(ParserError::Parser);
                 cx.shared.counters.failed(cx.flow.proto, self.proto, ParserError::Parser);
-                FeedResult { consumed, again: false }
+                FeedResult::used(consumed)
             }
             Outcome::Failed => {
                 self.parser_failed(cx, ParserError::Parser);
-                FeedResult { consumed, again: false }
+                FeedResult::used(consumed)
             }
             Outcome::Rename(to) => {
                 if self.original == AppProto::Unknown {
@@ -336,7 +345,7 @@ impl AppSession {
                 }
                 (self.proto, self.side) = (to, [to; 2]);
                 Self::count_flow(cx, to);
-                FeedResult { consumed, again: false }
+                FeedResult::used(consumed)
             }
             Outcome::Change(to) => {
                 let upgrade = cx.shared.upgrade.take();
@@ -355,7 +364,7 @@ impl AppSession {
                         parser.take_over(cx, from);
                     }
                 }
-                FeedResult { consumed, again: true }
+                FeedResult { consumed, again: true, waiting_first: true }
             }
         }
     }

@@ -86,14 +86,14 @@ impl Talk {
         self
     }
 
-    /// Sends data in a direction. While the parser asks for it ([`Outcome::Resume`]), the rest of either direction is offered
-    /// again.
+    /// Sends data in a direction. While the parser asks for it ([`Outcome::Resume`]), the rest of the other direction is offered
+    /// again, then that of this one.
     fn send(&mut self, dir: Direction, data: &[u8], end: bool) -> &mut Talk {
         self.left[dir.index()].extend_from_slice(data);
         let mut resume = self.offer(dir, end);
         while resume {
             resume = false;
-            for d in [dir, dir.reverse()] {
+            for d in [dir.reverse(), dir] {
                 resume |= !self.left[d.index()].is_empty() && self.offer(d, end);
             }
         }

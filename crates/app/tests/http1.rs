@@ -40,8 +40,10 @@ impl Talk {
     fn feed(&mut self, dir: Direction, data: &[u8], end: bool) {
         self.offer(dir, data, end);
         while self.outcome == Outcome::Resume {
+            // The other direction's waiting data comes before the rest of this one.
             self.outcome = Outcome::More;
             self.offer(dir.reverse(), b"", false);
+            self.offer(dir, b"", end);
         }
     }
 

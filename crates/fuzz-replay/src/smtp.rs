@@ -96,7 +96,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
             if outcome != Outcome::More {
                 break;
             }
-            let (mut of, mut piece, mut end) = (dir, piece, end);
+            let (mut of, mut piece, last, mut end) = (dir, piece, end, end);
             loop {
                 let held = &mut waiting[of.index()];
                 held.extend_from_slice(piece);
@@ -107,11 +107,13 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
                 outcome = parsed.outcome;
                 let goes_on = matches!(outcome, Outcome::More | Outcome::Resume);
                 assert!(!goes_on || held.len() <= MAX_WAITING, "{} bytes wait", held.len());
-                if outcome != Outcome::Resume {
-                    break;
-                }
-                // The other direction continues with its waiting bytes.
-                (of, piece, end) = (of.reverse(), b"", false);
+                // The other direction continues with its waiting bytes, then this one.
+                of = match outcome {
+                    Outcome::Resume => of.reverse(),
+                    Outcome::More if of != dir => dir,
+                    _ => break,
+                };
+                (piece, end) = (b"", last && of == dir);
             }
         }
     }

@@ -372,3 +372,28 @@ alert http any any -> any any (msg:"both"; http.arg; content:"in target"; http.a
     assert!(first(101) == first(102) && first(101) + 4 < first(103), "{at:?}");
     assert!([104, 105, 107].iter().all(|sid| first(*sid) == first(103)), "{at:?}");
 }
+
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// The requests behind a refused CONNECT were sent before the server's next response, however TCP divides the responses.
+#[test]
+fn requests_behind_a_refused_connect() {
+    const REFUSED: &[u8] = b"HTTP/1.1 407 Authenticate\r\nContent-Length: 2\r\n\r\nno";
+    let requests = b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n\
+          GET /a/secret.php HTTP/1.1\r\nHost: a.example\r\n\r\nGET /b HTTP/1.1\r\nHost: b.example\r\n\r\n";
+    let found = b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nsorry";
+    let responses = [REFUSED, RESPONSE, found].concat();
+    let mut capture = Capture::new();
+    for (n, size) in [usize::MAX, 1, 7, REFUSED.len(), REFUSED.len() + 1].into_iter().enumerate() {
+        capture.connection(20_000 + n as u16, &[(false, requests), (true, &responses)], &mut || size);
+    }
+    let dir = folder("http-behind-connect");
+    run(&dir, &capture, &[]);
+    let found = by_port(&dir);
+    let first = &found[&20_000];
+    assert_eq!(first.iter().filter(|e| e.starts_with("http ")).count(), 3, "{first:#?}");
+    assert!(first.iter().any(|e| e.starts_with("alert 5 of tx 2 ")), "{first:#?}");
+    for (port, events) in &found {
+        assert_eq!(events, first, "connection {port}");
+    }
+}

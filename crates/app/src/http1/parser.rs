@@ -107,7 +107,7 @@ pub(super) struct Http1Parser {
     pub ended: VecDeque<EndedMethod>,
     /// The transaction of a response to a request in `ended`, while it is current.
     pub stand_in: Option<u64>,
-    /// The client's waiting data can be parsed now.
+    /// The client's waiting data can be parsed now, and comes before the rest of the server's.
     pub resume: bool,
 }
 
@@ -631,7 +631,7 @@ impl Parser for Http1Parser {
                     if n > 0 {
                         self.side(dir).scan = 0;
                     }
-                    if at >= data.len() && n > 0 {
+                    if at >= data.len() && n > 0 || self.resume {
                         break;
                     }
                 }
@@ -645,6 +645,9 @@ impl Parser for Http1Parser {
             }
         }
         self.side(dir).waiting = data.len().saturating_sub(at);
+        if std::mem::take(&mut self.resume) && outcome == Outcome::More {
+            outcome = Outcome::Resume;
+        }
         if cx.end && outcome == Outcome::More {
             self.stream_end(cx, server, dir);
             self.end_frame(cx, dir, data.len() as u64);
@@ -655,9 +658,6 @@ impl Parser for Http1Parser {
             if let Some(tx) = self.get(id) {
                 tx.count(&mut cx.shared.counters.http_memory);
             }
-        }
-        if std::mem::take(&mut self.resume) && outcome == Outcome::More {
-            outcome = Outcome::Resume;
         }
         Parsed { consumed: at.min(data.len()), outcome }
     }

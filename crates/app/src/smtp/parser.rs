@@ -54,12 +54,8 @@ pub(super) struct SmtpParser {
     credentials: bool,
     /// Bytes that the client sent after a refused command, to be parsed as commands.
     again: Vec<u8>,
-    /// The client's waiting data can be parsed now.
+    /// The client's waiting data can be parsed now, and comes before the server's next line.
     resume: bool,
-    /// Client data waits for the reply to STARTTLS.
-    held: bool,
-    /// That data comes before the server's next line, since it was sent before.
-    client_first: bool,
     /// The server has sent data.
     greeted: bool,
     /// After a gap, replies cannot be matched to commands.
@@ -130,9 +126,6 @@ impl SmtpParser {
 
     /// Parses the client's data.
     fn client(&mut self, cx: &mut Parse<'_>, data: &[u8]) -> Parsed {
-        self.held = false;
-        // The server's data goes on afterwards.
-        self.resume |= std::mem::take(&mut self.client_first);
         if self.again.is_empty() {
             return self.client_bytes(cx, data);
         }
@@ -159,10 +152,7 @@ impl SmtpParser {
                 break;
             }
             let used = match self.mode {
-                Mode::Tls if rest.len() <= MAX_LINE && !cx.end => {
-                    self.held = true;
-                    break;
-                }
+                Mode::Tls if rest.len() <= MAX_LINE && !cx.end => break,
                 // The server does not reply, so the client's data is parsed as commands.
                 Mode::Tls => {
                     self.mode = Mode::Command;
@@ -429,7 +419,7 @@ impl SmtpParser {
         let mut at = 0;
         loop {
             let rest = data.get(at..).unwrap_or(&[]);
-            if rest.is_empty() || self.client_first && !cx.end {
+            if rest.is_empty() || self.resume {
                 break;
             }
             if self.server.skip {
@@ -541,7 +531,6 @@ impl SmtpParser {
                     self.close();
                     return Some(Outcome::Change(cx.config.declared.secured()));
                 }
-                self.client_first = self.held;
                 if let Some(tx) = self.get(id) {
                     tx.event(Event::TlsRejected, TC);
                 }
@@ -591,7 +580,7 @@ impl SmtpParser {
         let outcome = match asked {
             Asked::Data(from) | Asked::Chunk(from) => self.refused(cx, from, id),
             Asked::StartTls if self.mode == Mode::Tls => {
-                (self.mode, self.resume, self.client_first) = (Mode::Command, true, self.held);
+                (self.mode, self.resume) = (Mode::Command, true);
                 None
             }
             _ => None,
@@ -629,7 +618,6 @@ impl Parser for SmtpParser {
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) -> Outcome {
         // After a gap, replies cannot be matched to commands.
         self.lost = true;
-        self.client_first = false;
         self.pending.clear();
         if dir == TC {
             (self.server.skip, self.greeted) = (true, true);

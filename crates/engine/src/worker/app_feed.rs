@@ -93,8 +93,7 @@ impl Feeder<'_> {
                     }
                     let changes = app.session.changes();
                     let fed = app.session.data(&mut self.cx(false), d, bytes);
-                    // An FTP control connection stays one stream when it starts TLS.
-                    let border = app.session.changes() != changes && app.session.before() != AppProto::Ftp;
+                    let border = is_border(&app.session, changes);
                     if app.session.is_full() {
                         // This direction's remaining data is offered again once there is room.
                         app.offered[d.index()] = 0;
@@ -104,6 +103,7 @@ impl Feeder<'_> {
                         }
                         break;
                     }
+                    let waited = if fed.waiting_first { app.offered[d.reverse().index()] } else { 0 };
                     if fed.again {
                         app.offered = [0; 2];
                         again = true;
@@ -123,10 +123,42 @@ impl Feeder<'_> {
                     if app.session.is_off() || unknown || (left && !fed.again && !self.hold(tcp, app, d, end)) {
                         break;
                     }
+                    if waited > 0 && !self.waiting(tcp, app, d.reverse(), waited) {
+                        break;
+                    }
                 }
             }
         }
         again
+    }
+
+    /// Feeds the data of a direction that waited, up to the stream offset `end`, once the other direction's data allows it.
+    /// Returns whether the other direction's rest can follow at once.
+    #[cold]
+    fn waiting(&mut self, tcp: &mut TcpSession, app: &mut FlowApp, d: Direction, end: u64) -> bool {
+        for _ in 0..PIECES_MAX {
+            if !app.held[d.index()].is_empty() {
+                break;
+            }
+            let Some(AppData::Data { offset, bytes }) = tcp.app_data(d, self.all) else { break };
+            let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
+            let Some(bytes) = bytes.get(..len).filter(|b| !b.is_empty()) else { break };
+            self.stage.shared.frames.at = offset;
+            let changes = app.session.changes();
+            let fed = app.session.data(&mut self.cx(false), d, bytes);
+            self.consume(tcp, d, fed.consumed as u64);
+            if is_border(&app.session, changes) {
+                tcp.raw_border();
+            }
+            if app.session.is_off() || app.session.is_full() || app.session.wants_turn() {
+                return false;
+            }
+            if !fed.again || fed.consumed == 0 {
+                app.offered[d.index()] = if fed.again { 0 } else { offset + len as u64 };
+                break;
+            }
+        }
+        true
     }
 
     /// Consumes `n` bytes of a direction. Bytes of frames that rules have not inspected yet stay in the stream.
@@ -169,7 +201,9 @@ impl Feeder<'_> {
             if app.session.is_off() {
                 return again;
             }
-            if !fed.again || held.is_empty() || app.session.is_full() {
+            // The parser still has to see the end, though it asked for the other direction's data.
+            let ended = !end || app.session.is_ended(d);
+            if !fed.again || held.is_empty() && ended || app.session.is_full() {
                 break;
             }
         }
@@ -186,25 +220,38 @@ impl Feeder<'_> {
         if app.session.is_ended(d) || app.session.is_off() {
             return;
         }
-        self.stage.shared.frames.at = tcp.app_offset(d);
-        let left = match tcp.app_data(d, self.all) {
-            Some(AppData::Data { offset, bytes }) => {
-                if let Some(w) = &mut self.stage.witness {
-                    w.app(self.core, d, tcp.first_seq(d), offset, bytes);
+        for _ in 0..PIECES_MAX {
+            self.stage.shared.frames.at = tcp.app_offset(d);
+            let left = match tcp.app_data(d, self.all) {
+                Some(AppData::Data { offset, bytes }) => {
+                    if let Some(w) = &mut self.stage.witness {
+                        w.app(self.core, d, tcp.first_seq(d), offset, bytes);
+                    }
+                    bytes
                 }
-                bytes
+                _ => &[],
+            };
+            if !app.held[d.index()].is_empty() {
+                let n = left.len() as u64;
+                self.behind(app, d, left, true);
+                return self.consume(tcp, d, n);
             }
-            _ => &[],
-        };
-        if app.held[d.index()].is_empty() {
             let fed = app.session.data(&mut self.cx(true), d, left);
             self.consume(tcp, d, fed.consumed as u64);
-        } else {
-            let n = left.len() as u64;
-            self.behind(app, d, left, true);
-            self.consume(tcp, d, n);
+            // The parser has not seen the end yet if the other direction's waiting data comes first.
+            if !fed.waiting_first || app.session.is_ended(d) || app.session.is_off() {
+                return;
+            }
+            let waited = app.offered[d.reverse().index()];
+            self.waiting(tcp, app, d.reverse(), waited);
         }
     }
+}
+
+/// Whether the protocol changed since there were `changes`, and rules on the stream inspect its data separately.
+fn is_border(session: &AppSession, changes: u32) -> bool {
+    // An FTP control connection stays one stream when it starts TLS.
+    session.changes() != changes && session.before() != AppProto::Ftp
 }
 
 /// Whether the protocol just changed, and the data before the change is inspected separately.
