@@ -1,5 +1,7 @@
 //! Buffers and numbers that rules can match: their declarations, and the bytes that a transaction returns.
 
+use margay_flow::Direction;
+
 use crate::condition::NumberSyntax;
 
 /// How many values a buffer has, and when.
@@ -40,6 +42,9 @@ pub struct BufferDef {
     /// buffer. A buffer is complete once the transaction is past that progress, or at its end. Rules inspect a `Single` or
     /// `Multi` buffer when [`crate::TxBase::progress`] is at least this.
     pub progress: [Option<u8>; 2],
+    /// Its values exist before that progress already, in the state before, as soon as the parser has read them. Rules match
+    /// them then. In that state a value may still come, or change.
+    pub early: bool,
     /// How many values it has, and when.
     pub kind: BufferKind,
     /// Its name in Suricata's messages and reports; empty if that is `name` with underscores.
@@ -69,6 +74,7 @@ impl BufferDef {
         also: &[],
         id: 0,
         progress: [None; 2],
+        early: false,
         kind: BufferKind::Single,
         internal: "",
         about: "",
@@ -80,6 +86,14 @@ impl BufferDef {
         form: Form::Any,
         extra: None,
     };
+
+    /// The progress from which on it can have a value in a direction; `None` if the direction has no such buffer.
+    pub const fn begins(&self, dir: Direction) -> Option<u8> {
+        match self.progress[dir.index()] {
+            Some(progress) if self.early => Some(progress.saturating_sub(1)),
+            progress => progress,
+        }
+    }
 }
 
 /// The form that a buffer's text always has. Rules bring their contents into it, and refuse those that can never match.

@@ -52,6 +52,9 @@ pub struct TxBase {
     pub progress: [u8; 2],
     /// By direction: the dirty flag. The parser sets it when a value for rules changes; detection clears it.
     pub updated: [bool; 2],
+    /// By direction: buffers (bit = number) with more data than when rules inspected them. The parser sets it; detection
+    /// searches them again.
+    pub renewed: [u64; 2],
     /// Anomalies.
     pub events: AppEvents,
     /// Files.

@@ -373,7 +373,140 @@ alert http any any -> any any (msg:"both"; http.arg; content:"in target"; http.a
     assert!([104, 105, 107].iter().all(|sid| first(*sid) == first(103)), "{at:?}");
 }
 
+/// For each connection, the segments at which rules alert. `pieces` are segments, and the other side acknowledges each.
+fn alerts(name: &str, rules: &str, pieces: &[(bool, &[u8])]) -> BTreeMap<u64, Vec<usize>> {
+    let mut capture = Capture::new();
+    capture.connection(20_000, pieces, &mut || usize::MAX);
+    let dir = folder(name);
+    let o = command_with(&dir, &capture, rules, &[]).output().expect("the engine starts");
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    let mut out: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for e in events(&dir, "alert") {
+        // Three packets open the connection; each piece is two packets, itself and its acknowledgment.
+        let packet = e["pcap_cnt"].as_u64().map_or(usize::MAX, |n| n as usize - 4);
+        out.entry(e["alert"]["signature_id"].as_u64().unwrap_or(0)).or_default().push(packet / 2);
+    }
+    out
+}
+
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Rules match a field with the first packet of its side after it was complete: the next line shows that.
+#[test]
+fn fields_in_pieces() {
+    const RULES: &str = r#"
+alert http any any -> any any (msg:"line"; http.uri; content:"/in-pieces"; sid:1;)
+alert http any any -> any any (msg:"field"; http.user_agent; content:"Margay"; sid:2;)
+alert http any any -> any any (msg:"no pattern"; http.user_agent; bsize:6; sid:3;)
+alert http any any -> any any (msg:"last field"; flow:to_server; http.cookie; content:"a=b"; sid:4;)
+alert http any any -> any any (msg:"one of many"; http.request_header; content:"X-Odd|3a| 1"; sid:5;)
+alert http any any -> any any (msg:"all"; http.header; content:"Margay"; sid:6;)
+alert http any any -> any any (msg:"not there"; http.referer; content:"x"; sid:7;)
+alert http any any -> any any (msg:"not there"; http.referer; absent; sid:8;)
+alert http any any -> any any (msg:"host"; http.host; content:"a.example"; sid:9;)
+alert http any any -> any any (msg:"raw host"; http.host.raw; content:"a.example"; sid:10;)
+alert http any any -> any any (msg:"response"; http.server; content:"nginx"; sid:11;)
+alert http any any -> any any (msg:"response"; flow:to_client; http.header; content:"nginx"; sid:12;)
+alert http any any -> any any (msg:"status"; http.stat_code; content:"200"; sid:13;)
+"#;
+    let pieces: &[(bool, &[u8])] = &[
+        (false, b"GET /in-pieces HTTP/1.1\r\n"),
+        (false, b"Host: a.example\r\nUser-Ag"),
+        (false, b"ent: Margay\r\n"),
+        (false, b"X-Odd:\r\n"),
+        (false, b" 1\r\nC"),
+        (false, b"ookie: a=b\r\n"),
+        (false, b"\r\n"),
+        (true, b"HTTP/1.1 200 OK\r\n"),
+        (true, b"Server: nginx\r\nContent-Le"),
+        (true, b"ngth: 2\r\n\r\n"),
+        (true, b"o"),
+        (true, b"k"),
+    ];
+    let at = alerts("http-pieces", RULES, pieces);
+    let expected: [(u64, usize); 12] =
+        [(1, 1), (2, 4), (3, 4), (4, 7), (5, 5), (6, 7), (8, 7), (9, 7), (10, 2), (11, 9), (12, 10), (13, 8)];
+    assert_eq!(at, expected.into_iter().map(|(sid, piece)| (sid, vec![piece])).collect());
+}
+
+/// The host in a request's target takes precedence over the field, also before the fields are complete.
+#[test]
+fn the_raw_host_in_pieces() {
+    const RULES: &str = r#"
+alert http any any -> any any (msg:"target"; http.host.raw; content:"b.example"; sid:1;)
+alert http any any -> any any (msg:"field"; http.host.raw; content:"a.example"; sid:2;)
+"#;
+    let pieces: &[(bool, &[u8])] = &[
+        (false, b"GET http://b.example/x HTTP/1.1\r\n"),
+        (false, b"Host: a.example\r\n"),
+        (false, b"Accept: x\r\n"),
+        (false, b"\r\n"),
+        (true, RESPONSE),
+    ];
+    assert_eq!(alerts("http-raw-host", RULES, pieces), [(1, vec![1])].into_iter().collect());
+}
+
+/// Rules on a chunked body match once the last chunk is there. Fields of the trailer count for `http.header`, though the message's
+/// other fields were inspected long before.
+#[test]
+fn a_trailer_in_pieces() {
+    const RULES: &str = r#"
+alert http any any -> any any (msg:"body"; http.response_body; content:"needle"; sid:1;)
+alert http any any -> any any (msg:"field"; flow:to_client; http.header; content:"X-Odd"; sid:2;)
+alert http any any -> any any (msg:"trailer"; flow:to_client; http.header; content:"X-Trail|3a| 1"; sid:3;)
+alert http any any -> any any (msg:"trailer"; flow:to_client; http.header.raw; pcre:"/^x.trail/im"; sid:4;)
+alert http any any -> any any (msg:"both"; flow:to_client; http.stat_code; content:"200"; http.header; content:"Trail"; sid:5;)
+alert http any any -> any any (msg:"none"; flow:to_client; http.header; content:"Trailers"; sid:6;)
+"#;
+    let pieces: &[(bool, &[u8])] = &[
+        (false, b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        (true, b"HTTP/1.1 200 OK\r\nX-Odd: 1\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        (true, b"6\r\nneedle\r\n0\r\n"),
+        (true, b"X-Tr"),
+        (true, b"ail: 1\r\n"),
+        (true, b"\r\n"),
+        (false, b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        (true, RESPONSE),
+    ];
+    let at = alerts("http-trailer", RULES, pieces);
+    let expected: [(u64, usize); 5] = [(1, 3), (2, 2), (3, 6), (4, 6), (5, 6)];
+    assert_eq!(at, expected.into_iter().map(|(sid, piece)| (sid, vec![piece])).collect());
+}
+
+/// CONNECT has no path: its target is an authority.
+#[test]
+fn connect_has_no_uri() {
+    const RULES: &str = r#"
+alert http any any -> any any (msg:"uri"; http.uri; bsize:>0; sid:1;)
+alert http any any -> any any (msg:"urilen"; urilen:>0; sid:2;)
+alert http any any -> any any (msg:"raw"; http.uri.raw; content:"a.example:443"; sid:3;)
+"#;
+    let pieces: &[(bool, &[u8])] = &[
+        (false, b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        (true, b"HTTP/1.1 407 Authenticate\r\nContent-Length: 0\r\n\r\n"),
+        (false, b"\r\n"),
+    ];
+    assert_eq!(alerts("http-connect-uri", RULES, pieces).keys().collect::<Vec<_>>(), [&3]);
+}
+
+/// `file.data` of an upload waits for as much data as `http.request_body` (`request-body-minimal-inspect-size`).
+#[test]
+fn an_upload_in_pieces() {
+    const RULES: &str = r#"
+alert http any any -> any any (msg:"body"; http.request_body; content:"needle"; sid:1;)
+alert http any any -> any any (msg:"file"; flow:to_server; file.data; content:"needle"; sid:2;)
+alert http any any -> any any (msg:"name"; flow:to_server; file.name; content:"up"; sid:3;)
+"#;
+    let pieces: &[(bool, &[u8])] = &[
+        (false, b"POST /up HTTP/1.1\r\nHost: a.example\r\nContent-Length: 14\r\n\r\n"),
+        (false, b"needle "),
+        (false, b"need"),
+        (false, b"le."),
+        (true, RESPONSE),
+    ];
+    let at = alerts("http-upload", RULES, pieces);
+    assert_eq!(at, [(1, vec![4]), (2, vec![4]), (3, vec![2])].into_iter().collect());
+}
 
 /// The requests behind a refused CONNECT were sent before the server's next response, however TCP divides the responses.
 #[test]

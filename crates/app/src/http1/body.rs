@@ -53,6 +53,8 @@ pub(crate) struct Body {
     limited: bool,
     /// The body has ended.
     pub done: bool,
+    /// The last chunk was read: only the trailer follows.
+    pub last_chunk: bool,
     /// The file to make of it.
     pub file: FileWish,
     /// The body is multipart (RFC 7578), and some parts may be files.
@@ -284,7 +286,7 @@ impl Body {
 
     /// Whether the window has reached its end.
     pub(crate) const fn at_end(&self) -> bool {
-        self.done || self.limited
+        self.done || self.limited || self.last_chunk
     }
 }
 

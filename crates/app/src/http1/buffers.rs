@@ -5,15 +5,19 @@ use margay_flow::Direction;
 use crate::decompress::swf;
 use crate::tx::Found;
 
+use super::headers::trim;
 use super::request::part;
 use super::tx::Http1Tx;
 use super::{BODY, HEADERS, LINE};
 
 http_buffers! {
-    LINE HEADERS BODY
+    LINE HEADERS BODY true
     Start "http.start" ("http_start") Single Some(HEADERS), Some(HEADERS),
         about: "http start: request and response line and headers";
 }
+
+/// The buffers (bit = number) that also have the fields of the trailer.
+pub(super) const WITH_TRAILER: u64 = 1 << Buffer::Header as u8 | 1 << Buffer::HeaderRaw as u8;
 
 /// See [`crate::Transaction::buffer`].
 // It stays whole: a flat match over the buffers.
@@ -26,7 +30,7 @@ pub(super) fn buffer<'a>(
 ) -> Option<Found<'a>> {
     let buffer = *ALL.get(id as usize)?;
     let def = BUFFERS.get(id as usize)?;
-    let needed = def.progress.get(dir.index()).copied().flatten()?;
+    let needed = def.begins(dir)?;
     if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
         return None;
     }
@@ -39,6 +43,8 @@ pub(super) fn buffer<'a>(
     let line = &tx.request.line;
     let some = |b: &'a [u8]| (!b.is_empty()).then_some(b);
     let data = match buffer {
+        // The target of CONNECT is an authority.
+        Buffer::Uri if tx.method() == b"CONNECT" => None,
         Buffer::Uri => some(&tx.uri),
         Buffer::UriRaw => some(tx.uri_raw()),
         Buffer::Method => some(tx.method()),
@@ -86,6 +92,7 @@ pub(super) fn buffer<'a>(
         Buffer::Cookie => field(cookie(to_server), scratch),
         Buffer::UserAgent => field(b"user-agent", scratch),
         Buffer::Host => some(&tx.host),
+        Buffer::HostRaw if tx.host_raw.is_empty() && tx.base.progress[0] < HEADERS => field(b"host", scratch).map(trim),
         Buffer::HostRaw => some(&tx.host_raw),
         Buffer::Accept => field(b"accept", scratch),
         Buffer::AcceptLang => field(b"accept-language", scratch),

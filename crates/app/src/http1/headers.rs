@@ -201,6 +201,11 @@ impl Headers {
         (used, ending)
     }
 
+    /// Whether a field may be continued.
+    pub(super) const fn has_pending(&self) -> bool {
+        self.has_pending
+    }
+
     /// Whether the current field has its colon.
     pub(super) const fn has_colon(&self) -> bool {
         self.has_pending && self.pending_colon

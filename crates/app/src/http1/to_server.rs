@@ -88,6 +88,7 @@ impl Http1Parser {
             events.push(Event::UriHostInvalid);
         }
         tx.uri = normal;
+        tx.find_raw_host();
         for e in events {
             tx.event(e);
         }

@@ -191,12 +191,30 @@ impl Http1Tx {
         (std::mem::size_of::<Self>() + message(&self.request) + message(&self.response) + self.uri.capacity()) as u64
     }
 
-    /// Sets target, host and port, once all fields of the request are complete.
-    pub(super) fn find_host(&mut self, flow: &FlowCore) {
+    /// The parts of the target, and whether it is the authority of a CONNECT.
+    fn target(&self) -> (uri::Uri<'_>, bool) {
         let raw = part(&self.request.line, self.request_line.uri);
         // A path has no host.
         let connect = self.method() == b"CONNECT" && !raw.starts_with(b"/");
-        let target = if connect { host::connect(raw) } else { uri::split(raw) };
+        (if connect { host::connect(raw) } else { uri::split(raw) }, connect)
+    }
+
+    /// Sets the raw host if the target names it: rules match it before the fields are complete.
+    pub(super) fn find_raw_host(&mut self) {
+        if self.uri_raw().starts_with(b"/") {
+            return;
+        }
+        let (target, _) = self.target();
+        if target.host.is_some() {
+            let mut name = Vec::new();
+            host::normalise_uri_host(&target, &mut name);
+            self.host_raw = name;
+        }
+    }
+
+    /// Sets target, host and port, once all fields of the request are complete.
+    pub(super) fn find_host(&mut self, flow: &FlowCore) {
+        let (target, connect) = self.target();
         let mut several = Vec::new();
         let header = self.request.headers.joined(b"host", &mut several).map(trim);
         let mut events = Vec::new();
@@ -300,6 +318,10 @@ impl Transaction for Http1Tx {
         let end = body.at_end();
         body.window_mut().looked_at(limits, end);
         self.base.files.inspected(dir, limits);
+    }
+
+    fn file_window(&self, dir: Direction) -> WindowLimits {
+        self.limits(dir)
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

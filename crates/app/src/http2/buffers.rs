@@ -13,7 +13,7 @@ use super::{grpc, keywords};
 const H: Option<u8> = Some(HEADERS);
 
 http_buffers! {
-    HEADERS HEADERS BODY
+    HEADERS HEADERS BODY false
     HeaderName "http2.header_name" Multi H, H, about: "HTTP2 header name";
     GrpcService "grpc.service" Single H, None;
     GrpcMethod "grpc.method" Single H, None;

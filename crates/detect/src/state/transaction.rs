@@ -157,6 +157,7 @@ impl<W: Watch> State<W> {
     fn inspect_joined(&mut self, due: Due<'_>, input: &mut Input<'_>, verdict: &mut Verdict, tx: &mut dyn Transaction) {
         let i = due.dir.index();
         let mut before = tx.base().detect[i].clone();
+        let renewed = tx.base().renewed;
         let from = self.matches.len();
         self.inspect_tx(due, input, verdict, tx);
         for m in self.matches.get(from..).unwrap_or_default().iter().filter(|m| m.file.is_none()) {
@@ -168,6 +169,7 @@ impl<W: Watch> State<W> {
         let now = &mut tx.base_mut().detect[i];
         before.files = std::mem::take(&mut now.files);
         *now = before;
+        tx.base_mut().renewed = renewed;
     }
 
     // It stays whole: one merge of two sorted lists, for each transaction that changed.
@@ -179,6 +181,10 @@ impl<W: Watch> State<W> {
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
         let mut seen = std::mem::take(&mut base.detect[dir.index()]);
+        let renewed = std::mem::take(&mut base.renewed[dir.index()]);
+        if renewed != 0 {
+            group.search_again(renewed, &mut seen);
+        }
         let begun = seen.begun;
         let mut candidates = std::mem::take(&mut self.tx.candidates);
         candidates.clear();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use margay_app::{AppProto, BufferKind};
+use margay_app::{AppProto, BufferKind, TxDetect};
 use margay_flow::Direction;
 use margay_rules::ast::{BufferCheck, Transform};
 
@@ -149,6 +149,19 @@ pub(crate) struct TxGroup {
 #[derive(Debug, Default)]
 pub(crate) struct TxGroups {
     list: Vec<((AppProto, Direction), TxGroup)>,
+}
+
+impl TxGroup {
+    /// Makes a transaction's state such that buffers (bit = number) with new data are searched again, and rules without a
+    /// pattern on them evaluated again. Rules that have matched stay settled.
+    #[cold]
+    pub(crate) fn search_again(&self, buffers: u64, seen: &mut TxDetect) {
+        seen.searched &= !buffers;
+        let renewed = |s: &&Slot| matches!(s.source, SlotSource::Buffer(id) if buffers >> id & 1 != 0);
+        if let Some(first) = self.slots.iter().filter(renewed).map(|s| s.progress).min() {
+            seen.begun = seen.begun.min(first);
+        }
+    }
 }
 
 impl TxGroups {

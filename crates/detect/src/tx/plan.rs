@@ -137,6 +137,11 @@ impl Inspected<'_> {
             };
             let slot = group.slot(source, progress, kind, &b.transforms, self.limits.pcre)?;
             draft.slots[i] = Some(slot);
+            // A firewall rule decides in the state of its hook.
+            let progress = match draft.places[i] {
+                Place::Buffer(def, _) if self.rule.firewall => def.progress[self.dir.index()].unwrap_or(progress),
+                _ => progress,
+            };
             if tests_files(b) {
                 continue;
             }
@@ -453,7 +458,7 @@ fn shows(checks: &[BufferCheck], sets: &Datasets) -> bool {
 
 fn find(protocol: &'static Protocol, name: &str, dir: Direction) -> Option<(&'static BufferDef, u8)> {
     let def = protocol.buffers.iter().find(|b| b.name == name)?;
-    Some((def, def.progress[dir.index()]?))
+    Some((def, def.begins(dir)?))
 }
 
 fn place(b: &BufferChecks, protocol: &'static Protocol, dir: Direction, both: bool) -> Option<Place> {

@@ -72,6 +72,8 @@ impl Http1Parser {
         match size.len {
             Some(0) => {
                 if let Some(tx) = self.current(dir) {
+                    // Rules on the body need not wait for the trailer.
+                    tx.message_mut(dir).body.last_chunk = true;
                     tx.base.advance(dir, TRAILER);
                 }
                 let side = self.side(dir);
