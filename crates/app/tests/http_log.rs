@@ -67,6 +67,14 @@ fn fields_that_are_asked_for_by_name_or_all() {
 }
 
 #[test]
+fn empty_fields_are_no_members() {
+    let request = b"GET / HTTP/1.1\r\nUser-Agent: \r\nX-Forwarded-For:\r\nReferer: \r\nContent-Length: 0\r\n\r\n";
+    let p = parsed(request, b"HTTP/1.1 200 OK\r\nLocation: \r\nContent-Length: 2\r\n\r\nhi");
+    let extended = r#""http":{"url":"/","http_method":"GET","protocol":"HTTP/1.1","status":200,"length":2}"#;
+    assert_eq!(logged(&*p, LogFor::Alert, |_| ()), extended);
+}
+
+#[test]
 fn alerts_and_files_have_the_extended_form() {
     let p = parsed(REQUEST, RESPONSE);
     let extended = format!(r#""http":{{{BASIC}{EXTENDED}}}"#);

@@ -51,6 +51,8 @@ struct Found {
     unknown: Vec<Note>,
     ignored: Vec<Ignored>,
     unfit: Vec<Note>,
+    /// Whether the walk is inside a section that is switched off.
+    off: bool,
 }
 
 impl Found {
@@ -132,16 +134,17 @@ fn unknown_only(node: Node<'_>, known: &[&'static keys::Level], path: &mut Strin
     if known.iter().any(|l| l.is_section()) {
         return;
     }
-    let ignored = std::mem::take(&mut found.ignored);
+    let (ignored, off) = (std::mem::take(&mut found.ignored), std::mem::replace(&mut found.off, true));
     walk(node, known, path, found);
-    found.ignored = ignored;
+    (found.ignored, found.off) = (ignored, off);
 }
 
 /// Collects a value that the row of a setting does not allow.
 fn unfit(row: &'static Key, path: &str, value: &str, node: Node<'_>, found: &mut Found) {
     // If the row's example does not fit its kind, the kind is not all that the setting takes.
     let open = row.example.is_some_and(|e| misfit(row.kind, e).is_some());
-    if row.effect != Effect::Acts || row.lenient || open {
+    // The reader of a lenient row warns by itself, if its section is on.
+    if row.effect != Effect::Acts || (row.lenient && !found.off) || open {
         return;
     }
     if let Some(allowed) = misfit(row.kind, value) {
@@ -282,18 +285,20 @@ mod tests {
 
     #[test]
     fn values_that_their_row_does_not_allow_are_found_in_sections_that_are_off_too() {
-        let text = "outputs:\n  - fast: {enabled: no, append: maybe}\n  - pcap-log: {limit: 1xb, mode: Normal}\n\
+        let text = "outputs:\n  - fast: {enabled: no, append: maybe}\n  - eve-log: {xff: {enabled: no, mode: x}}\n  \
+                    - eve-log: {xff: {enabled: yes, mode: x}}\n  - pcap-log: {limit: 1xb, mode: Normal}\n\
                     nfq: {fail-open: 7, repeat-mark: -1}\npcap-file: {checksum-checks: auto}\n\
                     stream: {reassembly: {randomize-chunk-range: 101}}\naf-packet:\n  - interface: a\n    threads: 3\n";
         let found: Vec<String> = config(text).unfit_values().iter().map(ToString::to_string).collect();
         let is =
             |n: usize, begin: &str, end: &str| found.get(n).is_some_and(|f| f.starts_with(begin) && f.ends_with(end));
-        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(found.len(), 6, "{found:?}");
         assert!(is(0, "t.yaml:4:25: 'outputs.0.fast.append' cannot be 'maybe'", "write yes or no"), "{found:?}");
-        assert!(is(1, "t.yaml:5:", "such as 64mb, at least 4194304"), "{found:?}");
-        assert!(is(2, "t.yaml:6:", "yes or no"), "{found:?}");
-        assert!(is(3, "t.yaml:6:", "a number from 0 to 4294967295"), "{found:?}");
-        assert!(is(4, "t.yaml:8:", "a number from 0 to 100"), "{found:?}");
+        assert!(is(1, "t.yaml:5:", "'x': write extra-data or overwrite"), "{found:?}");
+        assert!(is(2, "t.yaml:7:", "such as 64mb, at least 4194304"), "{found:?}");
+        assert!(is(3, "t.yaml:8:", "yes or no"), "{found:?}");
+        assert!(is(4, "t.yaml:8:", "a number from 0 to 4294967295"), "{found:?}");
+        assert!(is(5, "t.yaml:10:", "a number from 0 to 100"), "{found:?}");
     }
 
     #[test]

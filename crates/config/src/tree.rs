@@ -143,12 +143,20 @@ impl Config {
         }
         let at = At { file: 0, line: 0, column: 0 };
         let mut id = 0;
-        for (depth, part) in name.split('.').enumerate() {
+        let mut parts = name.split('.').enumerate().peekable();
+        while let Some((depth, part)) = parts.next() {
             if depth >= MAX_DEPTH {
                 return Err(ConfigError::new(place, format!("the name has more than {MAX_DEPTH} parts")));
             }
             id = self.child_or_new(id, part, at)?;
             self.node_mut(id).pinned = true;
+            // An item of a list is named after its first setting, as in a file: `outputs.1.fast.enabled=yes` adds `- fast:`.
+            if let Some((_, first)) = parts.peek()
+                && part.bytes().all(|b| b.is_ascii_digit())
+                && self.data(id).value.is_none()
+            {
+                self.set_value(id, Some(first), at)?;
+            }
         }
         self.set_value(id, Some(value), at)?;
         self.node_mut(id).set = true;

@@ -1,4 +1,5 @@
-//! Compares the configuration tree with the output of Suricata's `--dump-config` for the same text.
+//! Compares the configuration tree with the output of Suricata's `--dump-config` for the same text. List items that `--set` adds have a
+//! name here.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -82,11 +83,31 @@ fn the_command_line_wins() {
     let sets = ["o.0.eve-log.types.1.http.x=2", "o.1.z=1", "o.0 = bla", "m.a=1", "m.a= 2", "p=9", "w.b=3", "v=y=z"];
     assert_eq!(
         dump(text, &sets),
-        "o = (null)\no.1 = (null)\no.1.z = 1\no.0 = bla\no.0.eve-log = (null)\no.0.eve-log.types = (null)\n\
+        "o = (null)\no.1 = z\no.1.z = 1\no.0 = bla\no.0.eve-log = (null)\no.0.eve-log.types = (null)\n\
          o.0.eve-log.types.0 = alert\no.0.eve-log.types.1 = http\no.0.eve-log.types.1.http = (null)\n\
          o.0.eve-log.types.1.http.x = 2\nm = (null)\nm.a = 2\nm.c = 2\np = 9\np.0 = 1\np.1 = 2\nw = (null)\n\
          w.b = 3\nv = y=z\n"
     );
+}
+
+/// Suricata 7 leaves the new item without a name, and crashes when it reads the list.
+#[test]
+fn the_command_line_adds_items_to_lists() {
+    let text = "o:\n  - eve-log: {x: 1}\na:\n  - interface: e0\n    threads: 1\n";
+    let sets = ["o.1.fast.enabled=yes", "a.0.threads=2", "a.1.interface=e1", "a.1.threads=3"];
+    let config = dump(text, &sets);
+    for line in [
+        "o.0 = eve-log",
+        "o.1 = fast",
+        "o.1.fast.enabled = yes",
+        "a.0 = interface",
+        "a.0.threads = 2",
+        "a.1 = interface",
+        "a.1.interface = e1",
+        "a.1.threads = 3",
+    ] {
+        assert!(config.lines().any(|l| l == line), "{line}: {config}");
+    }
 }
 
 #[test]

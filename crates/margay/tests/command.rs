@@ -299,6 +299,23 @@ fn a_test_refuses_outputs_that_do_not_open() {
     }
 }
 
+/// A test gives the warnings of a run.
+#[test]
+fn a_test_warns_of_values_of_outputs() {
+    let dir = folder("test-warnings");
+    let config = dir.join("c.yaml");
+    let text = "%YAML 1.1\n---\noutputs:\n- eve-log:\n    enabled: yes\n    xff: {enabled: yes, mode: foo}\n    types: [{http: {dump-all-headers: x}}]\n- fast: {enabled: no, append: maybe}\n";
+    std::fs::write(&config, text).expect("a configuration");
+    let o = margay(&["-T", "-c", &config.display().to_string(), "-S", "/dev/null", "-l", &dir.display().to_string()]);
+    let said = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert!(o.status.success(), "{}", stderr(&o));
+    for warning in
+        ["the XFF mode foo is invalid", "dump-all-headers: \"x\" is none of", "fast.append' cannot be 'maybe'"]
+    {
+        assert!(said.contains(warning), "{warning}: {said}");
+    }
+}
+
 #[test]
 fn bits_that_nothing_sets_are_warned_of() {
     let dir = folder("flowbits");
@@ -321,6 +338,19 @@ fn drops_are_logged_inline() {
     assert!(o.status.success(), "{}", stderr(&o));
     let drops = events(&dir, "drop");
     assert!(drops.first().is_some_and(|d| d.contains("\"signature_id\":1")), "{drops:?}");
+}
+
+/// A flow that only the engine bypasses has no packets there.
+#[test]
+fn bypassed_flows_count_what_the_capture_bypassed() {
+    let dir = folder("bypassed");
+    let sets = ["--set", "stream.bypass=yes", "--set", "stream.reassembly.depth=10"];
+    let o = run(&dir, &root().join("demo/demo.pcap"), &sets);
+    assert!(o.status.success(), "{}", stderr(&o));
+    let flows = events(&dir, "flow");
+    let bypassed: Vec<_> = flows.iter().filter(|f| f.contains("\"bypass\":\"local\"")).collect();
+    let none = "\"bypassed\":{\"pkts_toserver\":0,\"pkts_toclient\":0,\"bytes_toserver\":0,\"bytes_toclient\":0}";
+    assert!(!bypassed.is_empty() && bypassed.iter().all(|f| f.contains(none)), "{flows:?}");
 }
 
 #[test]

@@ -272,6 +272,47 @@ fn headers_that_count_towards_the_limit() {
     }
 }
 
+/// A raw IP packet with a fragment of a datagram: `data` from byte `start` on to `end`.
+fn fragment(id: u16, proto: u8, data: &[u8], start: usize, end: usize) -> Vec<u8> {
+    let mut b = ipv4(proto, &[], &data[start..end]);
+    b[4..6].copy_from_slice(&id.to_be_bytes());
+    b[6..8].copy_from_slice(&(u16::from(end < data.len()) << 13 | (start / 8) as u16).to_be_bytes());
+    b
+}
+
+/// Decodes a raw IP packet and counts the datagrams that it completes.
+fn completed(d: &mut Decoder, data: &[u8]) -> usize {
+    let frame = Frame { data, wire_len: data.len() as u32, time: Time::new(1, 0), link: LinkType::RAW, number: 1 };
+    let mut count = 0;
+    d.decode(&frame, &mut |p: &Packet<'_>| count += usize::from(p.source == PacketSource::Defrag));
+    count
+}
+
+#[test]
+fn a_datagram_has_the_whole_limit_of_layers() {
+    let data = udp(1, 2, b"datagram");
+    for (max_layers, whole) in [(1, 0), (2, 1), (3, 1)] {
+        let mut d = Decoder::new(DecodeConfig { max_layers, ..DecodeConfig::default() });
+        let parts = [(0, 8), (8, 16)].map(|(start, end)| fragment(1, 17, &data, start, end));
+        assert_eq!(parts.map(|part| completed(&mut d, &part)), [0, whole], "{max_layers}");
+    }
+}
+
+/// Each of fifty datagrams has the last fragment of the next one inside: one packet must not complete all of them.
+#[test]
+fn datagrams_that_complete_each_other_stay_within_the_limit_of_layers() {
+    let mut d = Decoder::new(DecodeConfig::default());
+    let mut data = udp(1, 2, b"datagram");
+    for id in 0..50 {
+        let proto = if id == 0 { 17 } else { 4 };
+        assert_eq!(completed(&mut d, &fragment(id, proto, &data, 0, 8)), 0);
+        data = fragment(id, proto, &data, 8, data.len());
+    }
+    let count = completed(&mut d, &data);
+    assert!((2..16).contains(&count), "{count}");
+    assert_eq!(d.counters.too_many_layers, 1);
+}
+
 #[test]
 fn cisco_fabric_path_and_arp() {
     let (seen, counters) = decode(&eth(0x8903, &[&[0, 0][..], &eth(0x800, &ipv4(17, &[], &udp(1, 2, b"d")))].concat()));

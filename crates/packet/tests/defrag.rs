@@ -377,40 +377,6 @@ fn an_incomplete_datagram_times_out() {
     assert_eq!(feed(&mut d, &ipv4_fragment(1, 2, (0, 1, b'a'), 253), 200).len(), 1);
 }
 
-/// A fragment of a datagram with `data`, from byte `start` on to `end`.
-fn part(id: u16, proto: u8, data: &[u8], start: usize, end: usize) -> Vec<u8> {
-    let mut b = ipv4_fragment(id, 0, (start / 8, start / 8, 0), proto);
-    b[6..8].copy_from_slice(&(u16::from(end < data.len()) << 13 | (start / 8) as u16).to_be_bytes());
-    b[2..4].copy_from_slice(&((20 + end - start) as u16).to_be_bytes());
-    b.extend_from_slice(&data[start..end]);
-    b
-}
-
-#[test]
-fn a_datagram_has_the_whole_limit_of_layers() {
-    let udp = [0, 1, 0, 2, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    for (max_layers, whole) in [(1, 0), (2, 1), (3, 1)] {
-        let mut d = Decoder::new(DecodeConfig { max_layers, ..DecodeConfig::default() });
-        let got = [(0, 8), (8, 16)].map(|(start, end)| feed(&mut d, &part(1, 17, &udp, start, end), 1).len());
-        assert_eq!(got, [0, whole], "{max_layers}");
-    }
-}
-
-/// Each of fifty datagrams has the last fragment of the next one inside: one packet must not complete all of them.
-#[test]
-fn datagrams_that_complete_each_other_stay_within_the_limit_of_layers() {
-    let mut d = decoder(Policy::Linux);
-    let mut data = vec![0, 1, 0, 2, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    for id in 0..50 {
-        let proto = if id == 0 { 17 } else { 4 };
-        assert!(feed(&mut d, &part(id, proto, &data, 0, 8), 1).is_empty());
-        data = part(id, proto, &data, 8, data.len());
-    }
-    let completed = feed(&mut d, &data, 1).len();
-    assert!((2..16).contains(&completed), "{completed}");
-    assert_eq!(d.counters.too_many_layers, 1);
-}
-
 #[test]
 fn tables_stay_within_their_limits() {
     let mut config = DecodeConfig::default();

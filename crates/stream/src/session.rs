@@ -521,9 +521,9 @@ impl TcpSession {
         }
         let end = at + fresh.len() as u64;
         let hole = d.buffer.next_at(end).is_some_and(|n| n > end && n <= d.acked);
-        if fresh.is_empty()
-            || !(all || hole || before || peer.has(peer_flag::TRIGGER) || fresh.len() as u64 >= u64::from(d.chunk_size))
-        {
+        // Nothing follows data that reached the depth, so it does not wait for a whole chunk.
+        let due = all || hole || before || peer.has(peer_flag::TRIGGER | peer_flag::DEPTH);
+        if fresh.is_empty() || !(due || fresh.len() as u64 >= u64::from(d.chunk_size)) {
             return None;
         }
         let mut from = d.buffer.start_of(at).max(at.saturating_sub(u64::from(d.context)));

@@ -486,6 +486,20 @@ fn depth_ends_a_stream() {
     assert_eq!(b.session().stream_size(ToServer), 13);
 }
 
+/// Nothing follows: rules see the rest once it is acknowledged, not when the flow ends.
+#[test]
+fn data_before_the_depth_does_not_wait_for_a_whole_chunk() {
+    let mut b = Bench::connected(StreamConfig { depth: 6, ..StreamConfig::default() });
+    b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcd"));
+    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
+    assert_eq!(b.raw(ToServer, false), "");
+    b.send(&pkt(ToServer, ACK, 1005, 5001, b"efgh"));
+    assert_eq!(b.raw(ToServer, false), "()abcd|");
+    b.send(&pkt(ToClient, ACK, 5001, 1009, b""));
+    assert_eq!(b.raw(ToServer, false), "(abcd)ef|");
+    assert_eq!(b.raw(ToServer, true), "");
+}
+
 #[test]
 fn urgent_bytes_by_policy() {
     let run = |policy| {

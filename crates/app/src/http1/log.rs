@@ -71,11 +71,12 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: 
     if !tx.uri_raw().is_empty() {
         json.bytes("url", tx.uri_raw());
     }
-    if let Some(v) = request.joined(b"user-agent", &mut scratch) {
+    // As in Suricata, an empty field is no member.
+    if let Some(v) = request.joined(b"user-agent", &mut scratch).filter(|v| !v.is_empty()) {
         json.bytes("http_user_agent", v);
     }
     scratch.clear();
-    if let Some(v) = request.joined(b"x-forwarded-for", &mut scratch) {
+    if let Some(v) = request.joined(b"x-forwarded-for", &mut scratch).filter(|v| !v.is_empty()) {
         json.bytes("xff", v);
     }
     scratch.clear();
@@ -122,7 +123,7 @@ fn content_range(tx: &Http1Tx, json: &mut Json) {
 
 fn extended(tx: &Http1Tx, json: &mut Json) {
     let mut scratch = Vec::new();
-    if let Some(v) = tx.request.headers.joined(b"referer", &mut scratch) {
+    if let Some(v) = tx.request.headers.joined(b"referer", &mut scratch).filter(|v| !v.is_empty()) {
         json.bytes("http_refer", v);
     }
     if !tx.method().is_empty() {
@@ -138,7 +139,7 @@ fn extended(tx: &Http1Tx, json: &mut Json) {
         None if !status.is_empty() => json.bytes("status_string", status),
         None => {}
     }
-    if let Some(v) = tx.response.headers.first(b"location") {
+    if let Some(v) = tx.response.headers.first(b"location").filter(|v| !v.is_empty()) {
         json.bytes("redirect", v);
     }
     json.uint("length", tx.response.body.transferred);
@@ -196,18 +197,31 @@ pub(crate) fn forwarded_address(value: &[u8], forward: bool) -> Option<IpAddr> {
     if let Ok(ip) = text.parse() {
         return Some(ip);
     }
-    // `[2001:db8::1]`, and both address families with a port.
+    // `[2001:db8::1]`, with a port or without.
     if let Some(inner) = text.strip_prefix('[').and_then(|t| t.split(']').next()) {
         return inner.parse().ok();
     }
-    let (address, port) = text.rsplit_once(':')?;
-    port.parse::<u16>().ok()?;
-    address.parse().ok()
+    // An IPv4 address with a port, which may be anything, as in Suricata.
+    let (address, _) = text.split_once(':')?;
+    address.parse::<std::net::Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_proxies() {
+        let of = |value: &'static str| [true, false].map(|forward| forwarded_address(value.as_bytes(), forward));
+        let [one, two, six] = ["1.2.3.4", "5.6.7.8", "2001:db8::7"].map(|ip| ip.parse::<IpAddr>().ok());
+        assert_eq!(of("1.2.3.4"), [one; 2]);
+        assert_eq!(of(" 1.2.3.4 ,\t5.6.7.8"), [one, two]);
+        assert_eq!(of("1.2.3.4:8080,[2001:db8::7]:99"), [one, six]);
+        assert_eq!([of("1.2.3.4:")[0], of("1.2.3.4:99999999999")[0], of("[2001:db8::7]")[0]], [one, one, six]);
+        for none in ["", ",", "unknown", "300.1.1.1", "1.2.3", "1.2.3.4 5.6.7.8", "for=1.2.3.4", "fe80::1%eth0"] {
+            assert_eq!(of(none), [None; 2], "{none}");
+        }
+    }
 
     #[test]
     fn cookies_by_name() {
