@@ -323,5 +323,112 @@ def broken(r, w):
     return [*made[:-1], f'{head} ({"; ".join(parts)};)']
 
 
-FAMILIES = {f.__name__: f for f in [payload, stream, bytes_of, headers, state, threshold, options, protocol, application, mixed, numbers, frames, events, base64, broken]}
-WEIGHTS = dict(payload=12, stream=6, bytes_of=10, headers=14, state=10, threshold=6, options=4, protocol=4, application=16, mixed=8, numbers=6, frames=6, events=4, base64=1, broken=8)
+# Keywords by protocol: buffers, and other checks with one number or word. `#` is a number that the capture shows, or a small one.
+DEEP = {
+    'smb': (['smb.named_pipe', 'smb.share', 'smb.ntlmssp_user', 'smb.ntlmssp_domain', 'file.name', 'file.data', 'dce_stub_data'], ['filesize:>#', 'filesize:<#', 'fileext:"txt"', 'dce_opnum:#', 'dce_opnum:0-#', 'dce_iface:UUID', 'dce_iface:UUID,any_frag', 'dce_iface:UUID,>#']),
+    'dcerpc': (['dce_stub_data'], ['dce_opnum:#', 'dce_opnum:0-#', 'dce_opnum:#,0', 'dce_iface:UUID', 'dce_iface:UUID,any_frag', 'dce_iface:UUID,<9']),
+    'nfs': (['file.name', 'file.data'], ['nfs_procedure:#', 'nfs_procedure:<#', 'nfs_procedure:#<>9', 'nfs.version:3', 'nfs.version:>#', 'nfs.version:<4', 'filesize:>#', 'fileext:"txt"']),
+    'krb5': (['krb5.cname', 'krb5.sname'], ['krb5_msg_type:#', 'krb5_msg_type:10', 'krb5_msg_type:13', 'krb5_msg_type:30', 'krb5_err_code:#', 'krb5_err_code:25', 'krb5.ticket_encryption:weak', 'krb5.ticket_encryption:23', 'krb5.ticket_encryption:aes256-cts-hmac-sha1-96,rc4-hmac']),
+    'snmp': (['snmp.community', 'snmp.usm'], ['snmp.version:1', 'snmp.version:>1', 'snmp.version:3', 'snmp.pdu_type:#', 'snmp.pdu_type:0', 'snmp.pdu_type:2', 'snmp.pdu_type:8']),
+    'sip': (['sip.method', 'sip.uri', 'sip.protocol', 'sip.stat_code', 'sip.stat_msg', 'sip.request_line', 'sip.response_line'], []),
+    'rfb': (['rfb.name'], ['rfb.secresult:ok', 'rfb.secresult:fail', 'rfb.sectype:#', 'rfb.sectype:>1', 'rfb.sectype:2']),
+    'mqtt': (['mqtt.connect.clientid', 'mqtt.connect.username', 'mqtt.connect.password', 'mqtt.connect.willtopic', 'mqtt.connect.willmessage', 'mqtt.publish.topic', 'mqtt.publish.message', 'mqtt.subscribe.topic', 'mqtt.unsubscribe.topic'],
+             ['mqtt.type:CONNECT', 'mqtt.type:CONNACK', 'mqtt.type:PUBLISH', 'mqtt.type:PUBACK', 'mqtt.type:PUBREC', 'mqtt.type:SUBSCRIBE', 'mqtt.type:SUBACK', 'mqtt.type:UNSUBSCRIBE', 'mqtt.type:PINGREQ', 'mqtt.type:DISCONNECT', 'mqtt.flags:dup', 'mqtt.flags:!retain', 'mqtt.flags:retain', 'mqtt.qos:0', 'mqtt.qos:1', 'mqtt.qos:2', 'mqtt.protocol_version:#', 'mqtt.protocol_version:4', 'mqtt.protocol_version:>4', 'mqtt.reason_code:0', 'mqtt.reason_code:135', 'mqtt.reason_code:#', 'mqtt.connect.flags:username', 'mqtt.connect.flags:!will', 'mqtt.connect.flags:clean_session', 'mqtt.connack.session_present:no', 'mqtt.connack.session_present:yes']),
+    'modbus': ([], ['modbus: function #', 'modbus: function !#', 'modbus: function public', 'modbus: function !public', 'modbus: function user', 'modbus: function 8, subfunction #', 'modbus: access read', 'modbus: access write', 'modbus: access read discretes', 'modbus: access read coils', 'modbus: access read input', 'modbus: access write holding', 'modbus: access write coils', 'modbus: access read holding, address <#', 'modbus: access read holding, address >#', 'modbus: access write holding, address #, value >#', 'modbus: unit #', 'modbus: unit >#', 'modbus: unit 0<>9', 'modbus: unit <9, function #', 'modbus: unit 1<>250, access write']),
+    'dnp3': (['dnp3.data', 'dnp3_data'], ['dnp3_func:#', 'dnp3_func:read', 'dnp3_func:write', 'dnp3_func:confirm', 'dnp3_func:response', 'dnp3_func:unsolicited_response', 'dnp3_ind:class_1_events', 'dnp3_ind:need_time', 'dnp3_ind:device_restart,local_control', 'dnp3_obj:60,#', 'dnp3_obj:60,2', 'dnp3_obj:#,1', 'dnp3_obj:2,1']),
+    'enip': ([], ['cip_service:#', 'cip_service:1', 'cip_service:14', 'cip_service:75', 'cip_service:82', 'cip_service:1,1', 'cip_service:#,#', 'cip_service:1,1,1', 'enip_command:#', 'enip_command:99', 'enip_command:101', 'enip_command:111', 'enip_command:112']),
+    'ike': (['ike.init_spi', 'ike.resp_spi', 'ike.vendor', 'ike.nonce_payload', 'ike.key_exchange_payload'], ['ike.exchtype:#', 'ike.exchtype:2', 'ike.exchtype:34', 'ike.exchtype:>4', 'ike.nonce_payload_length:>#', 'ike.nonce_payload_length:<200', 'ike.key_exchange_payload_length:>#', 'ike.key_exchange_payload_length:<500', 'ike.chosen_sa_attribute:alg_hash=2', 'ike.chosen_sa_attribute:alg_enc=7', 'ike.chosen_sa_attribute:sa_life_type=1', 'ike.chosen_sa_attribute:alg_auth=1']),
+    'dhcp': ([], ['dhcp.leasetime:#', 'dhcp.leasetime:>#', 'dhcp.rebinding_time:>#', 'dhcp.renewal_time:>#', 'dhcp.renewal_time:<99999']),
+    'ssh': (['ssh.proto', 'ssh.software', 'ssh.hassh', 'ssh.hassh.server', 'ssh.hassh.string', 'ssh.hassh.server.string'], ['ssh.protoversion:2_compat', 'ssh.protoversion:2.0', 'ssh.softwareversion:"OpenSSH"']),
+    'smtp': (['file.name', 'file.data'], ['filesize:>#', 'fileext:"txt"']),
+    'ftp': ([], ['ftpbounce']), 'ftp-data': (['file.name', 'file.data'], ['ftpdata_command:retr', 'ftpdata_command:stor', 'filesize:>#']),
+    'http2': (['http2.header_name', 'http.request_header', 'http.response_header', 'http.uri', 'http.host', 'http.method', 'http.stat_code', 'http.user_agent', 'file.data', 'http.header', 'http.header_names'], ['http2.frametype:HEADERS', 'http2.frametype:DATA', 'http2.frametype:SETTINGS', 'http2.frametype:WINDOWUPDATE', 'http2.errorcode:NO_ERROR', 'http2.errorcode:CANCEL', 'http2.priority:>#', 'http2.window:>#', 'http2.window:<99999999', 'http2.size_update:<99', 'http2.settings:SETTINGS_ENABLE_PUSH=0', 'http2.settings:SETTINGS_MAX_HEADER_LIST_SIZE >#', 'http2.settings:SETTINGS_INITIAL_WINDOW_SIZE>1', 'http2.settings:SETTINGS_MAX_CONCURRENT_STREAMS<999']),
+    'quic': (['quic.sni', 'quic.ua', 'quic.version', 'quic.cyu.hash', 'quic.cyu.string', 'ja3.hash', 'ja3.string', 'ja3s.string'], []),
+    'dns': (['dns.query'], ['dns.opcode:0', 'dns.opcode:!0', 'dns.opcode:#']),
+    'tls': (['tls.sni', 'tls.certs', 'tls.cert_issuer', 'tls.cert_subject', 'tls.cert_serial', 'tls.cert_fingerprint', 'tls.random', 'tls.random_time', 'tls.random_bytes', 'ja3.hash', 'ja3.string', 'ja3s.hash', 'ja3s.string'], ['tls.version:1.2', 'ssl_version:tls1.2', 'tls.cert_chain_len:>#', 'tls_cert_expired', 'tls_cert_valid']),
+    'http': (['http.uri', 'http.uri.raw', 'http.method', 'http.protocol', 'http.start', 'http.request_body', 'http.response_body', 'http.header', 'http.header.raw', 'http.header_names', 'http.accept', 'http.accept_lang', 'http.accept_enc', 'http.connection', 'http.content_len', 'http.content_type', 'http.location', 'http.server', 'http.referer', 'http.stat_msg', 'http.stat_code', 'http.user_agent', 'http.host', 'http.host.raw', 'http.request_line', 'http.response_line', 'http.cookie', 'file.data', 'file.name', 'http.request_header', 'http.response_header'], ['urilen:>#', 'urilen:<#', 'urilen:#,raw', 'filesize:>#', 'fileext:"html"']),
+    'rdp': ([], []), 'tftp': ([], []), 'pgsql': ([], []), 'telnet': ([], []), 'bittorrent-dht': ([], []), 'imap': ([], []), 'ntp': ([], []),
+}
+DEEP_FRAMES = {
+    'smb': ['smb.' + n for n in 'nbss.pdu nbss.hdr nbss.data smb1.pdu smb1.hdr smb1.data smb2.pdu smb2.hdr smb2.data smb3.pdu smb3.hdr smb3.data stream'.split()],
+    'nfs': ['nfs.' + n for n in 'rpc.pdu rpc.hdr rpc.data rpc.creds nfs.pdu nfs.status nfs4.pdu nfs4.hdr nfs4.ops nfs4.status stream'.split()],
+    'sip': ['sip.' + n for n in 'pdu request.line response.line request.headers response.headers request.body response.body'.split()],
+    'rfb': ['rfb.pdu', 'rfb.stream'], 'mqtt': ['mqtt.pdu', 'mqtt.header', 'mqtt.data', 'mqtt.stream'], 'telnet': ['telnet.pdu', 'telnet.ctl', 'telnet.data', 'telnet.stream'],
+    'tls': ['tls.' + n for n in 'pdu hdr data stream alert heartbeat ssl2.hdr ssl2.pdu'.split()], 'dns': ['dns.pdu', 'dns.stream'], 'http1': ['http1.request', 'http1.response', 'http1.stream'],
+}
+# Protocols without TCP, which have no stream frames.
+OVER_UDP = {'snmp', 'ike', 'tftp', 'ntp', 'dhcp', 'quic', 'bittorrent-dht', 'sip'}
+DEEP_EVENTS = {
+    'smb': 'malformed_data record_overflow malformed_ntlmssp_request malformed_ntlmssp_response duplicate_negotiate negotiate_malformed_dialects file_overlap'.split(), 'dcerpc': [], 'nfs': ['malformed_data', 'nonexisting_version', 'unsupported_version'],
+    'krb5': ['malformed_data', 'weak_encryption'], 'snmp': ['malformed_data', 'unknown_security_model', 'version_mismatch'], 'sip': ['incomplete_data', 'invalid_data'],
+    'rfb': ['unimplemented_security_type', 'unknown_security_result', 'malformed_message', 'confused_state'], 'mqtt': 'missing_connect missing_publish missing_subscribe missing_unsubscribe double_connect unintroduced_message invalid_qos_level missing_msg_id unassigned_msg_type malformed_traffic'.split(),
+    'modbus': 'unsolicited_response invalid_protocol_id invalid_length invalid_function_code invalid_value value_mismatch invalid_unit_identifier invalid_exception_code flooded'.split(),
+    'dnp3': 'flooded len_too_small bad_link_crc bad_transport_crc unknown_object'.split(), 'ike': 'malformed_data weak_crypto_enc weak_crypto_prf weak_crypto_auth weak_crypto_dh weak_crypto_no_dh no_encryption payload_extra_data multiple_server_proposal invalid_proposal unknown_proposal'.split(),
+    'dhcp': ['truncated_options', 'malformed_options'], 'ssh': ['invalid_banner', 'long_banner', 'invalid_record', 'long_kex_record'], 'ntp': ['malformed_data', 'unsolicited_response', 'notification' ], 'bittorrent-dht': ['malformed_packet'], 'telnet': [],
+}
+
+
+def small(r, w, proto):
+    """A number that events of the protocol show, or a small one."""
+    found = [v for v in leaves(w.events, proto) if isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 70000]
+    return max(0, r.choice(found) + r.choice([-1, 0, 0, 0, 0, 1])) if found and r.random() < .7 else r.randint(0, 9)
+
+
+def leaves(events, proto):
+    """The values of a protocol's own members in the capture's events."""
+    out = []
+    def down(v):
+        if isinstance(v, dict): [down(x) for x in v.values()]
+        elif isinstance(v, list): [down(x) for x in v]
+        else: out.append(v)
+    for e in events:
+        if e.get('app_proto') == proto or e.get('event_type') in (proto, proto.replace('-', '_')):
+            for k in (proto, proto.replace('-', '_'), 'fileinfo', 'dcerpc', 'http'): down(e.get(k))
+    return [v for v in out if v is not None]
+
+
+def deep(r, w):
+    """A rule on a protocol: one of its keywords, frames or events, contents of the payload, or nothing more."""
+    seen = sorted({e[k] for e in w.events for k in ('app_proto', 'app_proto_tc', 'app_proto_ts', 'app_proto_orig') if e.get(k) in DEEP})
+    if not seen: return payload(r, w)
+    proto = r.choice(seen)
+    buffers, checks = DEEP[proto]
+    uuids = [v for v in leaves(w.events, proto) if isinstance(v, str) and v.count('-') == 4] or ['367abb81-9844-35f1-ad32-98f038001003']
+    strings = [v.encode() for v in leaves(w.events, proto) if isinstance(v, str) and v]
+    payloads = [p.payload for p in w.loaded() if p.payload] or [b'a']
+    def check(): return r.choice(checks).replace('UUID', r.choice(uuids)) if checks else f'dsize:>{r.randint(0, 99)}'
+    def filled(o):
+        while '#' in o: o = o.replace('#', str(small(r, w, proto)), 1)
+        return o
+    def buffer():
+        data = r.choice(strings) if strings and r.random() < .7 else r.choice(payloads)
+        kind = r.random()
+        if kind < .25: return [f'bsize:{compare(r, r.choice([0, 1, 4, len(data), 100]))}']
+        if kind < .4: return [f'content:{r.choice(["", "!"])}"{text(cut(r, data, 1, 2)[1])}"', *r.choice([[], [], ['startswith'], ['endswith'], [f'depth:{r.randint(2, 9)}'], ['nocase'], [f'offset:{r.randint(0, 9)}']])]
+        if kind < .5: return [f'byte_test:{r.choice([1, 2, 4])},{r.choice("<>")},{r.randint(0, 255)},{r.randint(0, 12)}{r.choice(["", ",little"])}']
+        if kind < .6: return [f'isdataat:{r.choice(["", "!"])}{r.randint(0, 60)}']
+        if kind < .67: return [expression(r, data)]
+        return pieces(r, data)
+    head = f'alert {proto} any any -> any any'
+    kind = r.random()
+    if kind < .3 and buffers:
+        b = r.choice(buffers)
+        parts = [b, *([r.choice(TRANSFORMS)] if r.random() < .15 else []), *buffer()]
+        if r.random() < .2: parts += [r.choice(buffers), *buffer()]
+        if checks and r.random() < .15: parts = [filled(check())] + parts
+    elif kind < .55 and checks:
+        parts = [filled(check()) for _ in range(r.choice([1, 1, 1, 2]))]
+        if r.random() < .2: parts += pieces(r, r.choice(payloads))
+    elif kind < .75 and (proto in DEEP_FRAMES or proto == 'http' or (r.random() < .4 and proto not in OVER_UDP)):
+        name = 'http1' if proto == 'http' else proto
+        parts = [f'frame:{r.choice(DEEP_FRAMES.get(name, [name + ".stream"]))}', *buffer()]
+    elif kind < .82 and DEEP_EVENTS.get(proto): parts = [f'app-layer-event:{proto}.{r.choice(DEEP_EVENTS[proto])}']
+    elif kind < .88: parts = [r.choice(['dsize:>0', 'dsize:<99', 'dsize:8'])]
+    else: parts = pieces(r, r.choice(payloads))
+    made = [rule(head, flow(r) + parts)]
+    if r.random() < .04: made = [rule(head, flow(r) + parts + ['flowbits:set,d@']), rule(f'alert {r.choice([proto, "ip"])} any any -> any any', [f'flowbits:{r.choice(["isset", "isset", "isnotset"])},d@', *r.choice([[], ['dsize:>0'], flow(r)])])]
+    return made
+
+
+FAMILIES = {f.__name__: f for f in [payload, stream, bytes_of, headers, state, threshold, options, protocol, application, mixed, numbers, frames, events, base64, broken, deep]}
+WEIGHTS = dict(payload=12, stream=6, bytes_of=10, headers=14, state=10, threshold=6, options=4, protocol=4, application=16, mixed=8, numbers=6, frames=6, events=4, base64=1, broken=8, deep=16)

@@ -196,6 +196,11 @@ impl<'a> Found<'a> {
     pub const fn whole(data: &'a [u8]) -> Self {
         Found { data, offset: 0, end: true, seen: 0 }
     }
+
+    /// A value of a message. As in Suricata, rules do not see an empty one: `bsize:0` and negated contents do not match it.
+    pub fn filled(data: &'a [u8]) -> Option<Self> {
+        (!data.is_empty()).then(|| Found::whole(data))
+    }
 }
 
 /// The value of a list index that has no number: no rule check matches it.

@@ -207,6 +207,8 @@ impl AppSession {
         if matches!(parsed.outcome, Outcome::Full | Outcome::Resume) {
             // The parser sees the end once it has consumed the data before it.
             self.ended[dir.index()] = false;
+        } else if cx.end {
+            self.last_look(dir);
         }
         let mut fed = self.went_on(cx, parsed.outcome, consumed);
         // The data that the other direction held back can be parsed now.
@@ -514,6 +516,20 @@ impl AppSession {
         self.told.note();
         // On later calls, only transactions that changed since need it.
         self.cut_off(cx, dir, first);
+    }
+
+    /// The stream ends. Rules inspect what there is of open files, also if that is less than the first inspection needs.
+    fn last_look(&mut self, dir: Direction) {
+        for parser in &mut self.parsers {
+            for id in parser.txs() {
+                if parser.tx(id).is_some_and(|tx| tx.base().files.waits(dir))
+                    && let Some(tx) = parser.tx_mut(id)
+                {
+                    tx.base_mut().files.last_look(dir);
+                    tx.base_mut().touch(dir);
+                }
+            }
+        }
     }
 
     /// Ends transactions in a direction and truncates their files: all of them, or those that changed.

@@ -11,7 +11,7 @@ use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
 use crate::proto::AppProto;
-use crate::window::WindowLimits;
+use crate::window::{FILE_WINDOW, FILE_WINDOW_INLINE, WindowLimits};
 
 pub use crate::buffer::{ABSENT, BufferDef, BufferKind, Extra, Form, Found, NumberDef};
 
@@ -211,10 +211,10 @@ pub trait Transaction: Debug + Send {
     /// Detection has inspected everything that [`Transaction::buffer`] offers in a direction, so stream windows advance.
     fn inspected(&mut self, dir: Direction);
 
-    /// The inspection limits for file data, by which [`Transaction::inspected`] advances the windows. Without a minimum, each
-    /// inspection sees all available data.
-    fn file_window(&self, _dir: Direction) -> WindowLimits {
-        WindowLimits { min: 0, window: 4096 }
+    /// The inspection limits for file data. [`Transaction::inspected`] advances the windows by those for passive inspection, so
+    /// inline the beginning of a file is inspected again until it has passed them.
+    fn file_window(&self, _dir: Direction, inline: bool) -> WindowLimits {
+        if inline { FILE_WINDOW_INLINE } else { FILE_WINDOW }
     }
 
     /// Appends the members of the event to an open object: `"http":{...}` with its key.

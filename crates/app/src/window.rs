@@ -13,6 +13,12 @@ pub struct WindowLimits {
     pub window: u32,
 }
 
+/// The limits for files of protocols without settings for it, as in Suricata: a file is inspected once it is complete or 32 KiB
+/// of it are there.
+pub const FILE_WINDOW: WindowLimits = WindowLimits { min: 32 << 10, window: 4 << 10 };
+/// As [`FILE_WINDOW`] inline: data is inspected before it is passed on.
+pub const FILE_WINDOW_INLINE: WindowLimits = WindowLimits { min: 0, ..FILE_WINDOW };
+
 /// The tail of streamed data that detection has not inspected, or needs again to find matches across the boundary.
 #[derive(Debug, Clone, Default)]
 pub struct Window {

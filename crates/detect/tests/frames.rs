@@ -170,6 +170,24 @@ fn an_open_frame_is_looked_at_by_chunks_and_at_the_end_of_the_stream() {
     assert_eq!(t.text("one").text(&chunk).look(false), [(1, 1)]);
 }
 
+/// In a later chunk, places count from its new data, and contents that must not be there may have been there before.
+#[test]
+fn later_chunks_are_looked_at_by_themselves() {
+    let mut t = Lab::new(
+        "alert http any any -> any any (frame:http1.response; byte_test:1,=,0x61,1; sid:1;)
+         alert http any any -> any any (frame:http1.response; isdataat:3000; sid:2;)
+         alert http any any -> any any (frame:http1.response; isdataat:!3000; sid:3;)
+         alert http any any -> any any (frame:http1.response; content:!\"one\"; sid:4;)
+         alert http any any -> any any (frame:http1.response; content:!\"one\"; depth:9; sid:5;)
+         alert http any any -> any any (frame:http1.response; bsize:>3000; isdataat:1; sid:6;)",
+    );
+    let chunk = "x".repeat(CHUNK as usize);
+    t.begin(RESPONSE).text("one");
+    assert_eq!(t.text(&chunk).look(false), [(3, 1)]);
+    assert_eq!(t.text("ba").text(&chunk).look(false), [(1, 1), (3, 1), (4, 1), (6, 1)]);
+    assert_eq!(t.text(&chunk).text(&chunk).look(false), [(2, 1), (4, 1), (6, 1)]);
+}
+
 #[test]
 fn a_long_frame_needs_no_more_memory_than_a_window() {
     let mut t = Lab::new("alert http any any -> any any (frame:http1.response; content:\"one\"; sid:1;)");

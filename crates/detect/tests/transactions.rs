@@ -170,6 +170,19 @@ fn a_packet_with_several_files() {
     assert_eq!(t.send(SERVER, request.as_bytes()), [1, 2, 3].map(|sid| (sid, Some(0))));
 }
 
+/// The size of a file is compared once it has ended, not when it has grown past the limit.
+#[test]
+fn the_size_of_a_file() {
+    let mut t = Talk::new(
+        "alert http any any -> any any (filesize:>2; sid:1;)
+         alert http any any -> any any (filesize:<90; sid:2;)
+         alert http any any -> any any (filesize:>=9; sid:3;)",
+    );
+    t.send(SERVER, b"GET /x.txt HTTP/1.1\r\nHost: host\r\n\r\n");
+    assert_eq!(t.send(CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"), []);
+    assert_eq!(t.send(CLIENT, b"more"), [1, 2, 3].map(|sid| (sid, Some(0))));
+}
+
 /// Also a rule that stores files of a scope needs a file in the direction that it inspects.
 #[test]
 fn filestore_needs_a_file() {

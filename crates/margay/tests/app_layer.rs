@@ -454,6 +454,65 @@ fn addresses_of_the_packet() {
     );
 }
 
+/// A message of DCE/RPC: its type and its call, and what follows the header.
+fn rpc(kind: u8, call: u8, body: &[u8]) -> Vec<u8> {
+    [&[5, 0, kind, 3, 0x10, 0, 0, 0, 16 + body.len() as u8, 0, 0, 0, call, 0, 0, 0][..], body].concat()
+}
+
+/// The operation is known with the request, so a rule for the client matches with the next packet to the client. Stub data
+/// waits for the response.
+#[test]
+fn operations_of_rpc_are_compared_before_the_response() {
+    const RULES: &str = "\
+        alert dcerpc any any -> any any (flow:to_client; dcerpc.opnum:5; sid:1;)\n\
+        alert dcerpc any any -> any any (flow:to_server; dcerpc.opnum:5; sid:2;)\n\
+        alert dcerpc any any -> any any (flow:to_client; dcerpc.iface:11111111-1111-1111-1111-111111111111; sid:3;)\n\
+        alert dcerpc any any -> any any (flow:to_client; dcerpc.opnum:5; dcerpc.stub_data; content:\"no\"; sid:4;)\n";
+    let context = [&[0, 0, 1, 0][..], &[0x11; 16], &[1, 0, 0, 0], &[0; 20]].concat();
+    let bind = rpc(11, 1, &[&[0xb8, 0x10, 0xb8, 0x10, 0, 0, 0, 0, 1, 0, 0, 0][..], &context].concat());
+    let accepted = [&[0xb8, 0x10, 0xb8, 0x10, 0, 0, 0, 0, 4, 0][..], b"135\0\0\0", &[1, 0, 0, 0], &[0; 24]].concat();
+    let ask = rpc(0, 2, b"\0\0\0\0\0\0\x05\0yes?");
+    let accepted = rpc(12, 1, &accepted);
+    let talk = [Say(Client, &bind), Say(Server, &accepted), Say(Client, &ask)].into_iter();
+    let answer = rpc(2, 2, b"\0\0\0\0\0\0\0\0no");
+    let mut capture = Capture::new();
+    capture.connection(40_000, 135, &talk.chain([Say(Server, &answer)]).collect::<Vec<_>>());
+    // Each message is followed by its acknowledgment: the request is packet 8, the response packet 10.
+    let mut found = alerts(&run("operations-of-rpc", &capture, RULES, &[]));
+    found.sort_unstable();
+    assert_eq!(found, [(9, 1), (9, 3), (11, 2), (13, 4)]);
+}
+
+/// Passively, `file.data` of an upload by FTP waits for its end. Inline, the first packet is inspected before it passes.
+#[test]
+fn file_data_of_ftp_waits_only_passively() {
+    const CONTROL: &[Turn<'static>] = &[
+        Say(Server, b"220 FTP\r\n"),
+        Say(Client, b"USER a\r\n"),
+        Say(Server, b"230 in\r\n"),
+        Say(Client, b"EPSV\r\n"),
+        Say(Server, b"229 Extended (|||5000|)\r\n"),
+        Say(Client, b"STOR a.txt\r\n"),
+        Say(Server, b"150 go\r\n"),
+    ];
+    const RULES: &str = "drop ftp-data any any -> any any (file.data; content:\"an evil-file\"; sid:1;)\n";
+    let mut capture = Capture::new();
+    capture.connection(40_000, 21, CONTROL);
+    let before = run("ftp-file-none", &capture, RULES, &[]).events("flow")[0]["flow"].clone();
+    let packets = ["pkts_toserver", "pkts_toclient"].iter().filter_map(|name| before[*name].as_u64()).sum::<u64>();
+    capture.connection(
+        40_001,
+        5000,
+        &[Say(Client, b"an evil-file "), Say(Client, b"and more of it"), Say(Client, b", to the end")],
+    );
+    let [passive, inline] = [("passive", &[][..]), ("inline", &["--simulate-ips"])]
+        .map(|(name, args)| alerts(&run(&format!("ftp-file-{name}"), &capture, RULES, args)));
+    // The handshake has three packets.
+    assert_eq!(inline.iter().map(|a| a.0).collect::<Vec<_>>(), [packets + 4], "{inline:?}");
+    assert!(passive.iter().all(|a| a.0 > packets + 6), "{passive:?}");
+    assert_eq!(passive.len(), 1, "{passive:?}");
+}
+
 /// In the payload, a rule on a transaction sees what is new with it, not what came before.
 #[test]
 fn payload_contents_belong_to_their_transaction() {

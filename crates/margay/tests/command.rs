@@ -340,19 +340,6 @@ fn drops_are_logged_inline() {
     assert!(drops.first().is_some_and(|d| d.contains("\"signature_id\":1")), "{drops:?}");
 }
 
-/// A flow that only the engine bypasses has no packets there.
-#[test]
-fn bypassed_flows_count_what_the_capture_bypassed() {
-    let dir = folder("bypassed");
-    let sets = ["--set", "stream.bypass=yes", "--set", "stream.reassembly.depth=10"];
-    let o = run(&dir, &root().join("demo/demo.pcap"), &sets);
-    assert!(o.status.success(), "{}", stderr(&o));
-    let flows = events(&dir, "flow");
-    let bypassed: Vec<_> = flows.iter().filter(|f| f.contains("\"bypass\":\"local\"")).collect();
-    let none = "\"bypassed\":{\"pkts_toserver\":0,\"pkts_toclient\":0,\"bytes_toserver\":0,\"bytes_toclient\":0}";
-    assert!(!bypassed.is_empty() && bypassed.iter().all(|f| f.contains(none)), "{flows:?}");
-}
-
 #[test]
 fn rules_are_profiled() {
     let dir = folder("profile");

@@ -1,7 +1,7 @@
 //! Settings of SMTP (`app-layer.protocols.smtp`), and of its events.
 
 use crate::mime;
-use crate::window::WindowLimits;
+use crate::window::{FILE_WINDOW, WindowLimits};
 
 /// Settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Default for Config {
                 body_md5: false,
             },
             log_url_scheme: false,
-            window: WindowLimits { min: 32 << 10, window: 4 << 10 },
+            window: FILE_WINDOW,
             content_limit: 100_000,
             max_tx: 256,
         }

@@ -10,20 +10,23 @@ use super::call::Call;
 use super::tx::Exchange;
 
 const DONE: Option<u8> = Some(COMPLETE);
+/// The request has the operation and its interface. Rules for the response compare them as soon as the transaction exists,
+/// with the next packet to the client.
+const BEGUN: Option<u8> = Some(0);
 
 buffers! {
     StubData "dcerpc.stub_data" Single DONE, DONE;
-    Interface "dcerpc.iface" Multi DONE, DONE;
+    Interface "dcerpc.iface" Multi BEGUN, BEGUN;
 }
 
 const OPNUM: u8 = 0;
 
 /// Numbers for rules.
-pub(super) static NUMBERS: &[NumberDef] = &[opnum_keyword(OPNUM, DONE)];
+pub(super) static NUMBERS: &[NumberDef] = &[opnum_keyword(OPNUM)];
 
 /// The number of a call's operation, for a protocol that carries calls.
-pub(crate) const fn opnum_keyword(id: u8, done: Option<u8>) -> NumberDef {
-    let def = NumberDef::keyword("dcerpc.opnum", id, [done; 2], NumberSyntax::Own(operations));
+pub(crate) const fn opnum_keyword(id: u8) -> NumberDef {
+    let def = NumberDef::keyword("dcerpc.opnum", id, [BEGUN; 2], NumberSyntax::Own(operations));
     NumberDef { also: &["dce_opnum"], ..def }
 }
 
@@ -64,7 +67,7 @@ pub(super) fn buffer<'a>(
         Buffer::Interface => interface(&tx.call, index, scratch)?,
     };
     debug_assert!(BUFFERS.get(usize::from(id)).is_some_and(|b| index == 0 || b.kind == BufferKind::Multi));
-    Some(Found::whole(data))
+    Found::filled(data)
 }
 
 /// See [`crate::Transaction::number`].

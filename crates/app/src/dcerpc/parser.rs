@@ -174,6 +174,12 @@ impl Dcerpc {
         let (begun, before) = (call.side(dir).kind.is_some(), call.side(dir).stub.len());
         let _ = call.message(&mut self.with, dir, h, body);
         self.stubs += call.side(dir).stub.len().saturating_sub(before);
+        let asked = h.kind == kind::REQUEST && dir == Direction::ToServer && !begun;
+        if asked {
+            // Rules for the response compare the operation with the next packet to the client.
+            tx.touch(Direction::ToClient);
+        }
+        let call = &tx.content.call;
         if !call.side(dir).done {
             if dir == Direction::ToServer && !begun {
                 self.open.add(key, dir, id);
@@ -225,6 +231,9 @@ impl Dcerpc {
         let done = own.done;
         if matches!(d.kind, kind::REQUEST | kind::RESPONSE | kind::FAULT) {
             self.stubs += own.add(d.stub);
+        }
+        if d.kind == kind::REQUEST {
+            tx.touch(Direction::ToClient);
         }
         if done {
             // Like in Suricata, a response without its request stays incomplete, so it has no event.

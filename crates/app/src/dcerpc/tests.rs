@@ -184,6 +184,23 @@ fn fragments() {
     assert!(t.logs()[1].contains("\"frag_cnt\":3,\"stub_data_size\":6"), "{:?}", t.logs());
 }
 
+/// The operation and its interface are values of the request. Rules for the response compare them from the request on.
+#[test]
+fn the_operation_is_there_for_both_directions() {
+    let mut t = Talk::new(6);
+    t.say(ToServer, &bind(3));
+    t.say(ToClient, &bind_ack());
+    t.say(ToServer, &request(3, 7, 0, 15, b""));
+    let tx = t.parser.tx(1).unwrap();
+    assert_eq!((tx.base().progress, tx.base().updated), ([COMPLETE, 0], [true; 2]));
+    let interface = PROTOCOL.buffers.iter().find(|b| b.name == "dcerpc.iface").unwrap();
+    assert_eq!((interface.progress, PROTOCOL.numbers[0].progress), ([Some(0); 2], [Some(0); 2]));
+    assert_eq!(tx.number(PROTOCOL.numbers[0].id, ToClient, 0), Some(15));
+    assert!(t.buffer(1, "dcerpc.iface", ToClient, 0).is_some());
+    // Empty stub data is none.
+    assert_eq!(t.buffer(1, "dcerpc.stub_data", ToServer, 0), None);
+}
+
 #[test]
 fn what_was_not_agreed_on_is_no_interface() {
     let mut t = Talk::new(6);

@@ -127,6 +127,8 @@ pub struct File {
     whole: Option<Box<[u8]>>,
     /// Detection has inspected its end.
     seen: bool,
+    /// The stream ends before the file, so detection does not wait for more data.
+    last: bool,
     /// Detection inspects its data in a protocol buffer, so it has no window.
     elsewhere: bool,
     /// It continues past the limit on inspected body data.
@@ -172,6 +174,11 @@ impl File {
         self.state == FileState::Closed
     }
 
+    /// Whether the flow's end or a missing message ended it, not its own end or a limit.
+    pub fn interrupted(&self) -> bool {
+        self.state == FileState::Truncated && !self.gaps && !self.at_limit
+    }
+
     /// Whether the file has ended.
     pub fn ended(&self) -> bool {
         self.state != FileState::Open
@@ -211,7 +218,7 @@ impl File {
         if self.seen {
             return None;
         }
-        self.window.due(limits, self.ended())
+        self.window.due(limits, self.ended() || self.last)
     }
 
     /// Rules that asked to store it, in order.
@@ -630,6 +637,19 @@ impl Files {
             } else {
                 f.window.looked_at(limits, false);
             }
+        }
+    }
+
+    /// Whether the open file of a direction has data that detection has not inspected.
+    pub fn waits(&self, dir: Direction) -> bool {
+        let open = self.open.get(dir.index()).copied().flatten().and_then(|index| self.list.get(index));
+        open.is_some_and(|f| !f.seen && f.window.has_new())
+    }
+
+    /// The stream of a direction ends: detection inspects what there is of its open file.
+    pub fn last_look(&mut self, dir: Direction) {
+        if let Some(file) = self.current(dir) {
+            file.last = true;
         }
     }
 

@@ -40,7 +40,7 @@ impl Transaction for DataTx {
     }
 
     fn inspected(&mut self, dir: Direction) {
-        let limits = self.file_window(dir);
+        let limits = self.file_window(dir, false);
         self.base.files.inspected(dir, limits);
     }
 

@@ -371,7 +371,7 @@ impl Transaction for Http2Tx {
         self.base.files.inspected(dir, limits);
     }
 
-    fn file_window(&self, dir: Direction) -> WindowLimits {
+    fn file_window(&self, dir: Direction, _inline: bool) -> WindowLimits {
         self.limits(dir)
     }
 

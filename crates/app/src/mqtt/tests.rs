@@ -66,6 +66,20 @@ fn connections() {
     assert_eq!(talk.logs(), [CONNECT5_EVENT]);
 }
 
+/// Rules do not see empty values.
+#[test]
+fn empty_values() {
+    let mut talk = talk3();
+    talk.client(b"\x10\x14\x00\x04MQTT\x04\xc6\x00\x3c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00");
+    talk.client(b"\x30\x02\x00\x00\x82\x09\x00\x01\x00\x00\x00\x00\x01a\x00");
+    for name in ["connect.clientid", "connect.willtopic", "connect.willmessage", "publish.topic", "publish.message"] {
+        let first = usize::from(name == "connect.clientid");
+        assert_eq!(talk.buffers(&format!("mqtt.{name}"), ToServer).len(), first, "{name}");
+    }
+    assert_eq!(talk.buffers("mqtt.connect.username", ToServer), ["user"]);
+    assert_eq!(talk.buffers("mqtt.subscribe.topic", ToServer), ["a"]);
+}
+
 #[test]
 fn passwords_are_hidden_where_asked() {
     let mut talk = talk3();

@@ -41,8 +41,7 @@ impl Exchange {
         let m = self.messages.first().filter(|m| m.of() == of)?;
         let limit = self.topics[usize::from(of == Type::UNSUBSCRIBE)];
         let Kind::Topics { topics, .. } = &m.kind else { return None };
-        let at = topics.get(index).filter(|_| index < limit)?;
-        Some(m.topic(*at).0)
+        topics.iter().take(limit).map(|at| m.topic(*at).0).filter(|t| !t.is_empty()).nth(index)
     }
 
     fn code(&self, mut index: usize) -> Option<u8> {
@@ -87,7 +86,7 @@ impl Content for Exchange {
             Id::UnsubscribeTopic => self.topic(Type::UNSUBSCRIBE, index),
             _ => None,
         };
-        data.map(Found::whole)
+        data.and_then(Found::filled)
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {

@@ -302,7 +302,7 @@ impl Content for Handshake {
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
-        (Id::of(id)? == Id::Name && dir == TC && index == 0).then(|| self.name().map(Found::whole)).flatten()
+        (Id::of(id)? == Id::Name && dir == TC && index == 0).then(|| self.name().and_then(Found::filled)).flatten()
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {

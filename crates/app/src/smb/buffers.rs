@@ -10,6 +10,8 @@ use super::COMPLETE;
 use super::tx::{SmbTx, What};
 
 const DONE: Option<u8> = Some(COMPLETE);
+/// See the buffers of DCE/RPC.
+const BEGUN: Option<u8> = Some(0);
 
 buffers! {
     Share "smb.share" ("smb_share") Single DONE, None;
@@ -17,7 +19,7 @@ buffers! {
     User "smb.ntlmssp_user" Single DONE, None;
     Domain "smb.ntlmssp_domain" Single DONE, None;
     StubData "dcerpc.stub_data" Single DONE, DONE;
-    Interface "dcerpc.iface" Multi DONE, DONE;
+    Interface "dcerpc.iface" Multi BEGUN, BEGUN;
 }
 
 const VERSION: u8 = 0;
@@ -25,7 +27,7 @@ const OPNUM: u8 = 1;
 
 /// Numbers for rules.
 pub(super) static NUMBERS: &[NumberDef] =
-    &[NumberDef::keyword("smb.version", VERSION, [Some(0); 2], NumberSyntax::U8), dcerpc::opnum_keyword(OPNUM, DONE)];
+    &[NumberDef::keyword("smb.version", VERSION, [Some(0); 2], NumberSyntax::U8), dcerpc::opnum_keyword(OPNUM)];
 
 /// See [`crate::Transaction::buffer`].
 pub(super) fn buffer<'a>(
@@ -50,7 +52,7 @@ pub(super) fn buffer<'a>(
         (Buffer::StubData, What::Dcerpc(c)) => c.stub(dir)?,
         _ => return None,
     };
-    Some(Found::whole(data))
+    Found::filled(data)
 }
 
 /// See [`crate::Transaction::number`].

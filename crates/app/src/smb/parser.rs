@@ -255,6 +255,8 @@ impl SmbParser {
         f(file, &mut FileCx { engine, config, files, budget, dir, limits }, &mut odd);
         for o in odd {
             tx.event(Event::of(o, dir));
+            // Rules on events are inspected with the next packet of either direction.
+            tx.base.touch(dir.reverse());
         }
         tx.base.touch(dir);
     }
@@ -286,9 +288,14 @@ impl SmbParser {
     /// Ends a file's transactions. Its name is needed until the response: a read before the close may be answered after it.
     pub(super) fn close(&mut self, cx: &mut Parse<'_>, id: FileId) {
         for dir in [Direction::ToServer, Direction::ToClient] {
-            if let Some(tx) = self.open.remove(&(id, dir)) {
-                self.finish(cx, tx);
-            }
+            self.close_side(cx, id, dir);
+        }
+    }
+
+    /// Ends a file's reads or writes.
+    pub(super) fn close_side(&mut self, cx: &mut Parse<'_>, id: FileId, dir: Direction) {
+        if let Some(tx) = self.open.remove(&(id, dir)) {
+            self.finish(cx, tx);
         }
     }
 

@@ -170,6 +170,10 @@ impl SmbParser {
             && let What::Dcerpc(call) = &mut t.what
         {
             let _ = call.message(&mut pipe, dir, h, pdu.get(HEADER..).unwrap_or(&[]));
+            if h.kind == kind::REQUEST && dir == Direction::ToServer {
+                // Rules for the response compare the operation with the next packet to the client.
+                t.base.touch(Direction::ToClient);
+            }
             done = call.side(dir).done;
             if done {
                 t.base.advance(dir, super::COMPLETE);

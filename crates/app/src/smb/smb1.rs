@@ -305,7 +305,8 @@ impl SmbParser {
             command::NT_CREATE_ANDX => create(&b, unicode).map(|c| what = What::Create(Box::new(c))),
             command::CLOSE => b.u16(0).map(|fid| {
                 closes = Some(FileId::Smb1(fid));
-                self.close(cx, FileId::Smb1(fid));
+                // As in Suricata, the file that the client reads ends with the response.
+                self.close_side(cx, FileId::Smb1(fid), Direction::ToServer);
             }),
             command::READ_ANDX | command::READ => return self.read_request1(cx, h, &b),
             command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => return self.write1(cx, h, &b),

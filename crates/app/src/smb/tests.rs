@@ -1,5 +1,6 @@
 //! Test conversations as bytes.
 
+mod files;
 mod smb1;
 
 use margay_flow::Direction::{self, ToClient, ToServer};
@@ -249,6 +250,8 @@ fn a_negotiation_with_another_number() {
     t.say(ToServer, &smb2(1, 3, false, 0, 0, &setup));
     assert_eq!((t.logs().len(), t.has(2, Event::MalformedData)), (3, false));
     assert!(t.logs()[2].contains("\"ntlmssp\":{"), "{:?}", t.logs());
+    // Rules do not see empty names.
+    assert_eq!((t.buffer(2, "smb.ntlmssp_user", ToServer), t.buffer(2, "smb.ntlmssp_domain", ToServer)), (None, None));
 }
 
 /// The parser takes the beginning of a response before detection is sure of it.
@@ -277,8 +280,11 @@ fn a_file_is_written_out_of_order() {
     t.say(ToServer, &write(5, 1, 8, b"three"));
     assert_eq!(t.file(3).1, 4);
     t.say(ToServer, &write(6, 1, 4, b"two "));
+    let updated = |t: &Talk| t.parser.tx(3).unwrap().base().updated;
+    assert_eq!(updated(&t), [true, false]);
     t.say(ToServer, &write(7, 1, 2, b"overlap that goes on"));
-    assert!(t.has(3, Event::FileOverlap));
+    // Rules on events are inspected with the next packet, whatever its direction.
+    assert_eq!((t.has(3, Event::FileOverlap), updated(&t)), (true, [true; 2]));
     t.say(ToServer, &smb2(6, 8, false, 0, 1, &close_body(FILE)));
     let (data, size, state, gaps) = t.file(3);
     assert_eq!((&*data, size, state, gaps), (&b"one two threet goes on"[..], 22, FileState::Closed, false));

@@ -233,7 +233,7 @@ impl Transaction for SmbTx {
     }
 
     fn inspected(&mut self, dir: Direction) {
-        let limits = self.file_window(dir);
+        let limits = self.file_window(dir, false);
         self.base.files.inspected(dir, limits);
     }
 

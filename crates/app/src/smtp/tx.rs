@@ -90,7 +90,7 @@ impl Transaction for SmtpTx {
         self.base.files.inspected(dir, self.window);
     }
 
-    fn file_window(&self, _dir: Direction) -> WindowLimits {
+    fn file_window(&self, _dir: Direction, _inline: bool) -> WindowLimits {
         self.window
     }
 

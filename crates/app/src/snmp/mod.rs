@@ -325,7 +325,7 @@ impl Content for Message {
             (Id::TrapAddress, _) => self.trap()?.address.as_bytes(),
             _ => return None,
         };
-        Some(Found::whole(bytes))
+        Found::filled(bytes)
     }
 
     fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {

@@ -99,6 +99,14 @@ fn version_3() {
     assert_eq!(talk.numbers("snmp.pdu_type", TS), []);
 }
 
+/// Rules do not see an empty user or community.
+#[test]
+fn empty_names() {
+    let mut talk = snmp();
+    talk.client(b"\x30\x12\x02\x01\x01\x04\x00\xa0\x0b\x02\x01\x01\x02\x01\x00\x02\x01\x00\x30\x00");
+    assert_eq!((talk.logs().len(), talk.buffers("snmp.community", TS)), (1, vec![]));
+}
+
 #[test]
 fn what_is_strange_has_events() {
     let scoped = tlv(SEQUENCE, b"\x04\x01e\x04\x01c\xa0\x0b\x02\x01\x01\x02\x01\x00\x02\x01\x00\x30\x00");

@@ -65,6 +65,9 @@ pub(crate) struct FrameRule {
     pub(crate) from_start: bool,
     /// Whether the rule can only match in a part that ends where the frame does.
     pub(crate) to_end: bool,
+    /// Whether the rule sees only what is new in a part. As in Suricata, numbers at a fixed place and sizes count from there,
+    /// and what must not be there may have been there before.
+    pub(crate) new_only: bool,
     prefiltered: bool,
 }
 
@@ -126,7 +129,7 @@ impl FrameBuilder {
     ) -> Result<FrameRule, Refused> {
         let mut name = None;
         let (mut checks, mut again, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut from_start, mut to_end) = (false, false);
+        let (mut from_start, mut to_end, mut new_only) = (false, false, false);
         for b in rule.buffers.iter().filter(|b| b.app) {
             let Some(frame) = b.buffer.strip_prefix("frame:") else {
                 return Err(Refused::Unsupported(format!("a frame and {} in one rule", b.buffer)));
@@ -139,6 +142,7 @@ impl FrameBuilder {
             }
             let (start, end) = anchors(b);
             (from_start, to_end) = (from_start || start, to_end || end);
+            new_only |= b.transforms.is_empty() && b.checks.iter().any(is_about_new_data);
             let mut compile = |b: &BufferChecks| -> Result<Inspection, Refused> {
                 let mut compiled = Inspection {
                     transforms: CompiledTransforms::compile(&b.transforms, limits.pcre)?,
@@ -185,6 +189,7 @@ impl FrameBuilder {
             sizes: sizes.into_boxed_slice(),
             from_start,
             to_end,
+            new_only: new_only && !from_start,
             prefiltered: pattern.is_some(),
         })
     }
@@ -248,11 +253,7 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         BufferCheck::Content(c) => {
             (start || c.starts_with || c.offset.is_some() || c.depth.is_some(), end || c.ends_with)
         }
-        BufferCheck::IsDataAt { relative, negated, .. } => (start || !relative, end || *negated),
-        BufferCheck::ByteTest(x) => (start || !x.relative, end),
-        BufferCheck::ByteJump(x) => (start || !x.relative, end),
-        BufferCheck::ByteExtract(x) => (start || !x.relative, end),
-        BufferCheck::ByteMath(x) => (start || !x.relative, end),
+        BufferCheck::IsDataAt { relative, negated, .. } => (start, end || (*relative && *negated)),
         // As in Suricata, `bsize` applies to each inspected part: many frames end with their flow.
         BufferCheck::Bsize(_) => (start, end),
         BufferCheck::Base64 { .. }
@@ -260,6 +261,27 @@ fn anchors(b: &BufferChecks) -> (bool, bool) {
         | BufferCheck::Asn1(_)
         | BufferCheck::Dataset(_)
         | BufferCheck::DataRep(_) => (true, true),
-        BufferCheck::Pcre(_) | BufferCheck::Lua(_) | BufferCheck::Judge(_) | BufferCheck::Other { .. } => (start, end),
+        BufferCheck::ByteTest(_)
+        | BufferCheck::ByteJump(_)
+        | BufferCheck::ByteExtract(_)
+        | BufferCheck::ByteMath(_)
+        | BufferCheck::Pcre(_)
+        | BufferCheck::Lua(_)
+        | BufferCheck::Judge(_)
+        | BufferCheck::Other { .. } => (start, end),
     })
+}
+
+/// See [`FrameRule::new_only`].
+fn is_about_new_data(check: &BufferCheck) -> bool {
+    match check {
+        BufferCheck::Content(c) => c.negated,
+        BufferCheck::Pcre(p) => p.negated,
+        BufferCheck::IsDataAt { relative, .. } => !relative,
+        BufferCheck::ByteTest(x) => !x.relative,
+        BufferCheck::ByteJump(x) => !x.relative,
+        BufferCheck::ByteExtract(x) => !x.relative,
+        BufferCheck::ByteMath(x) => !x.relative,
+        _ => false,
+    }
 }

@@ -47,10 +47,13 @@ impl FileTest {
                 Some(digest) => yes(list.contains(digest) != *negated),
                 None => unknown,
             },
-            // For a file that was not wholly seen, only a lower bound of its size is known.
             FileTest::Size(c) if file.size_known() => yes(c.holds(file.size())),
-            FileTest::Size(c @ (Compare::Greater(_) | Compare::GreaterEqual(_))) if c.holds(file.size()) => {
-                FileOutcome::Yes
+            // A file that was not wholly seen has at least the size of its seen part. As in Suricata, a file is compared when it
+            // ends, not when it has grown past the limit, and a file that the flow's end interrupts is not compared.
+            FileTest::Size(c @ (Compare::Greater(_) | Compare::GreaterEqual(_)))
+                if file.ended() && !file.interrupted() =>
+            {
+                yes(c.holds(file.size()))
             }
             FileTest::Size(_) => unknown,
         }

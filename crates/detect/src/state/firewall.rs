@@ -261,7 +261,7 @@ impl<W: Watch> State<W> {
                 let again = held & MATCHED != 0;
                 let mut file = None;
                 if !again {
-                    let limits = tx.file_window(dir);
+                    let limits = tx.file_window(dir, input.ips);
                     let engine = input.files.as_deref();
                     let view = View { tx: &*tx, group, dir, progress, complete, begun: 0, engine, limits, joined };
                     let eval = self.evaluate(number, rule, txr, plan, held, 0, view, input);

@@ -118,8 +118,10 @@ impl<W: Watch> State<W> {
         matched: bool,
         input: &Input<'_>,
     ) -> bool {
+        // Inline, a packet brings little, so the rule sees it together with what came before.
+        let new_only = asked.new_only && part.seen > 0 && !input.ips;
         let (checks, data) = match &asked.again {
-            Some(again) if matched => (again, part.data.get(part.seen..).unwrap_or(&[])),
+            Some(again) if matched || new_only => (again, part.data.get(part.seen..).unwrap_or(&[])),
             _ => (&asked.checks, part.data),
         };
         let starts = part.starts || matched;
@@ -128,7 +130,7 @@ impl<W: Watch> State<W> {
             return false;
         }
         self.context.clear_results();
-        (!matched || asked.sizes.iter().all(|s| s.holds(part.size)))
+        (!(matched || new_only) || asked.sizes.iter().all(|s| s.holds(part.size)))
             && checks.iter().all(|i| self.matches(i, data))
             && (rule.payload.is_empty() || self.payload_holds(rule, input).is_some())
             && (!rule.payload.is_empty() || self.scripts_hold(rule, input, Some(data)))

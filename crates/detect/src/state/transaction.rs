@@ -176,7 +176,7 @@ impl<W: Watch> State<W> {
     fn inspect_tx(&mut self, due: Due<'_>, input: &mut Input<'_>, verdict: &mut Verdict, tx: &mut dyn Transaction) {
         let Due { detect, group, key, proto, parser, id, dir, complete, joined } = due;
         self.tx.forget(group);
-        let limits = tx.file_window(dir);
+        let limits = tx.file_window(dir, input.ips);
         self.context.dce_little = tx.little_endian(dir);
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
@@ -654,7 +654,8 @@ impl<W: Watch> State<W> {
 
 /// The index of a file that is joined from ranges and not yet inspected. The data of other files is in a buffer.
 fn joined_file(tx: &dyn Transaction, dir: Direction) -> Option<usize> {
-    let limits = tx.file_window(dir);
+    // The files have ended, so the least amount does not matter.
+    let limits = tx.file_window(dir, false);
     let to_client = dir == Direction::ToClient;
     let due = |f: &File| f.data(limits).is_some_and(|d| !d.data.is_empty());
     tx.base().files.all().iter().position(|f| f.to_client == to_client && f.ended() && due(f))

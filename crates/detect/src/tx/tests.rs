@@ -613,14 +613,15 @@ fn files_one_by_one() {
     l.tx.base.files.open(&mut engine, &config, SERVER, b"picture-one.jpg", None);
     assert_eq!(l.at(SERVER, 3), [1, 3]);
     l.tx.base.files.append(&mut engine, &config, SERVER, b"12345");
-    assert_eq!(l.at(SERVER, 3), [2]);
-    l.tx.base.files.close(&mut engine, &config, SERVER, false);
     assert_eq!(l.at(SERVER, 3), [0u32; 0]);
+    l.tx.base.files.close(&mut engine, &config, SERVER, false);
+    assert_eq!(l.at(SERVER, 3), [2]);
     l.tx.base.files.open(&mut engine, &config, SERVER, b"picture2.JPG", None);
     assert_eq!(l.at(SERVER, 3), [1]);
     l.tx.base.files.append(&mut engine, &config, SERVER, b"12345");
     l.tx.base.files.open(&mut engine, &config, SERVER, b"third", None);
-    assert_eq!(l.at(SERVER, 5), [2, 4]);
+    // The second file is not at its end, so its size is not compared.
+    assert_eq!(l.at(SERVER, 5), [4]);
 }
 
 #[test]

@@ -371,8 +371,7 @@ impl Stages {
                 FlowState::CaptureBypassed => Some("capture"),
                 _ => None,
             },
-            bypassed: matches!(core.state, FlowState::LocalBypassed | FlowState::CaptureBypassed)
-                .then_some(core.bypassed),
+            bypassed: (core.state == FlowState::CaptureBypassed).then_some(core.bypassed),
             exception_policies: &exceptions,
             tx_cnt: flow.ext.app.as_ref().map_or(0, |a| a.session.tx_shown()),
             elephant: core.elephant.contains(&true),

@@ -600,7 +600,7 @@ pub struct FlowEvent<'a> {
     pub emergency: bool,
     /// `local` or `capture`, if the flow was bypassed.
     pub bypass: Option<&'a str>,
-    /// If the flow was bypassed: packets and bytes while the capture did that, to the server and to the client.
+    /// Packets and bytes while the capture bypassed the flow, to the server and to the client.
     pub bypassed: Option<[(u64, u64); 2]>,
     /// Exception policies that took effect, as pairs of target and policy.
     pub exception_policies: &'a [(&'a str, &'a str)],

@@ -73,3 +73,25 @@ fn a_file_that_is_renamed_by_its_name() {
     let logs = t.logs();
     assert!(logs[0].contains("\"rename\":{\"from\":\"\\\\a.txt\",\"to\":\"\\\\b.txt\"},\"fuid\":\"\""), "{logs:?}");
 }
+
+/// A file that the client reads ends with the response to the close, a file that it writes with the request.
+#[test]
+fn when_a_file_ends() {
+    let message = |command: u8, response, number, words: &[u8], bytes: &[u8]| {
+        let mut m = negotiation(response, number, words, bytes.len() as u16, bytes);
+        m[8] = command;
+        m
+    };
+    let mut t = Talk::new();
+    t.say(ToServer, &message(0x0a, false, 1, &[7, 0, 4, 0, 0, 0, 0, 0, 0, 0], b""));
+    t.say(ToClient, &message(0x0a, true, 1, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"\x01\x04\0data"));
+    let state = |t: &Talk| t.parser.tx(0).unwrap().base().files.all()[0].state;
+    t.say(ToServer, &message(4, false, 2, &[7, 0, 0, 0, 0, 0], b""));
+    assert_eq!(state(&t), FileState::Open);
+    t.say(ToClient, &message(4, true, 2, &[], b""));
+    assert_eq!(state(&t), FileState::Closed);
+    let mut t = Talk::new();
+    t.say(ToServer, &message(0x0b, false, 1, &[7, 0, 4, 0, 0, 0, 0, 0, 0, 0], b"\x01\x04\0data"));
+    t.say(ToServer, &message(4, false, 2, &[7, 0, 0, 0, 0, 0], b""));
+    assert_eq!(state(&t), FileState::Closed);
+}
