@@ -50,7 +50,7 @@ pub struct StreamConfig {
     /// session's first sequence number selects the size, so that the same input gives the same chunks; 0 is off.
     pub randomize_chunk_percent: u8,
     /// Bytes of inspected data that the next chunk repeats, so that matches across two chunks are found.
-    pub raw_context: u16,
+    pub raw_context: u32,
     /// Whether the raw stream is inspected (`stream.reassembly.raw`).
     pub raw: bool,
     /// Whether sessions are picked up midstream (`stream.midstream`).

@@ -177,7 +177,6 @@ impl Peer {
         if let Some(d) = &mut self.data {
             d.buffer.begin_at(start);
             (d.app, d.raw, d.gap_seen, d.skipped, d.border) = (0, 0, 0, 0, 0);
-            d.message = 0;
             d.acked = d.acked.saturating_sub(start);
         }
     }
@@ -190,7 +189,6 @@ impl Peer {
             }
             d.restarts += 1;
             (d.app, d.gap_seen, d.skipped, d.border) = (0, 0, 0, 0);
-            d.message = 0;
             // Inline, that data was inspected. It is inspected again together with the data before it.
             d.raw = if inline { d.raw + add } else { 0 };
             (d.pending, d.first_gap, d.keep, d.acked) = (false, None, None, 0);
@@ -245,14 +243,12 @@ pub(crate) struct Assembly {
     pub(crate) handled: u64,
     /// Where the first gap began.
     pub(crate) first_gap: Option<u64>,
-    /// The end of the latest whole message.
-    pub(crate) message: u64,
     /// The end of the last gap that the application layer skipped.
     pub(crate) skipped: u64,
     /// The sequence offset of the first byte that was not in order when the stream was finished.
     pub(crate) finished: Option<u64>,
     pub(crate) chunk_size: u32,
-    pub(crate) context: u16,
+    pub(crate) context: u32,
     /// Inline: the latest packet's data is not inspected yet.
     pub(crate) pending: bool,
     /// How often reading restarted because earlier data arrived.

@@ -455,17 +455,6 @@ impl TcpSession {
         self.peers[direction.index()].flags |= peer_flag::TRIGGER;
     }
 
-    /// Like [`TcpSession::raw_trigger`], and the data that the application layer read ends with a message. Passively, raw
-    /// inspection of the data after it has no context from before it, as in Suricata.
-    pub fn raw_message_end(&mut self, direction: Direction) {
-        let inline = self.inline();
-        let peer = &mut self.peers[direction.index()];
-        peer.flags |= peer_flag::TRIGGER;
-        if !inline && let Some(d) = &mut peer.data {
-            d.message = d.app;
-        }
-    }
-
     /// The data that raw inspection should see now, if any. Inline: the latest packet's data, preceded by up to a chunk
     /// of earlier data. Otherwise acknowledged data, once a chunk is complete, a gap follows, or after
     /// [`TcpSession::raw_trigger`]; with `all`, everything. After inspection, call [`TcpSession::raw_done`] and then
@@ -544,10 +533,6 @@ impl TcpSession {
         let peer = &mut self.peers[direction.index()];
         if let Some(d) = &mut peer.data {
             d.raw = d.raw.max(end);
-            // Data that was inspected together has no border in it.
-            if d.message <= d.raw {
-                d.border = d.border.max(d.message);
-            }
             // All chunks at the end of a stream are inspected together.
             if d.finished.is_none() {
                 d.handled = d.raw.min(if app_off { u64::MAX } else { d.app });
@@ -632,8 +617,7 @@ impl TcpSession {
         };
         // Keeps the context that uninspected data needs.
         let over = closed && !reset && raw >= d.buffer.end();
-        let back =
-            if over || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { u32::from(d.context) }) };
+        let back = if over || raw_off { 0 } else { u64::from(if inline { d.chunk_size } else { d.context }) };
         let keep = app.min(raw.saturating_sub(back));
         let keep = if inline || may_go_on { keep.min(d.acked) } else { keep };
         let keep = d.keep.map_or(keep, |k| keep.min(k));

@@ -296,39 +296,6 @@ fn raw_chunks_come_by_size_with_context() {
     assert_eq!(b.raw(ToServer, false), "(ijk)lm|");
 }
 
-#[test]
-fn raw_context_ends_at_a_message() {
-    let config = StreamConfig { toserver_chunk_size: 8, raw_context: 3, ..StreamConfig::default() };
-    let mut b = Bench::connected(config);
-    b.send(&pkt(ToServer, ACK, 1001, 5001, b"abcd"));
-    b.send(&pkt(ToClient, ACK, 5001, 1005, b""));
-    assert_eq!(b.read(ToServer, false), "abcd");
-    b.session().raw_message_end(ToServer);
-    assert_eq!(b.raw(ToServer, false), "()abcd|");
-    b.send(&pkt(ToServer, ACK, 1005, 5001, b"ef"));
-    b.send(&pkt(ToClient, ACK, 5001, 1007, b""));
-    assert_eq!(b.read(ToServer, false), "ef");
-    b.session().raw_trigger(ToServer);
-    assert_eq!(b.raw(ToServer, false), "()ef|");
-    // Within a message, the context is there.
-    b.send(&pkt(ToServer, ACK, 1007, 5001, b"gh"));
-    b.send(&pkt(ToClient, ACK, 5001, 1009, b""));
-    b.session().raw_trigger(ToServer);
-    assert_eq!(b.raw(ToServer, false), "(ef)gh|");
-    // A message that ended before its predecessor was inspected does not divide what is inspected together.
-    b.send(&pkt(ToServer, ACK, 1009, 5001, b"i"));
-    b.send(&pkt(ToClient, ACK, 5001, 1010, b""));
-    assert_eq!(b.read(ToServer, false), "ghi");
-    b.session().raw_message_end(ToServer);
-    b.send(&pkt(ToServer, ACK, 1010, 5001, b"j"));
-    b.send(&pkt(ToClient, ACK, 5001, 1011, b""));
-    assert_eq!(b.raw(ToServer, false), "(fgh)ij|");
-    b.send(&pkt(ToServer, ACK, 1011, 5001, b"k"));
-    b.send(&pkt(ToClient, ACK, 5001, 1012, b""));
-    b.session().raw_trigger(ToServer);
-    assert_eq!(b.raw(ToServer, false), "(j)k|");
-}
-
 /// Suricata inspects the data of both sides at the FIN of a client that closes first. If the server closes first, it
 /// does so when the connection is closed, and inspects the client's data when the flow ends.
 #[test]

@@ -119,11 +119,6 @@ impl FlowApp {
         completed
     }
 
-    /// Whether a direction's messages of all transactions are complete, as the last call of [`FlowApp::completed`] found them.
-    pub(super) fn is_between_messages(&self, d: Direction) -> bool {
-        self.session.parsers().last().is_some_and(|p| self.complete[d.index()] >= p.txs().end)
-    }
-
     /// Whether the parser was offered all available data of a direction, and there is no gap after that data.
     pub(super) fn has_all(&self, tcp: &TcpSession, d: Direction) -> bool {
         match tcp.app_data(d, false) {

@@ -478,14 +478,8 @@ impl Stages {
         let Some(app) = app.as_deref_mut() else { return AppResult::default() };
         for d in order {
             // Rules on the bytes of a message need not wait for more data than the message.
-            let whole = std::mem::take(&mut feeder.stage.shared.whole[d.index()]);
-            if app.completed(d) || whole {
-                // Data left over is part of a message that has begun: a border there would divide that message's patterns.
-                if tcp.app_data(d, false).is_none() && (whole || app.is_between_messages(d)) {
-                    tcp.raw_message_end(d);
-                } else {
-                    tcp.raw_trigger(d);
-                }
+            if app.completed(d) | std::mem::take(&mut feeder.stage.shared.whole[d.index()]) {
+                tcp.raw_trigger(d);
             }
         }
         for d in order {
