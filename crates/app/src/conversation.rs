@@ -21,7 +21,7 @@ use crate::proto::AppProto;
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
-use crate::window::{FILE_WINDOW, FILE_WINDOW_INLINE, WindowLimits};
+use crate::window::{self, WindowLimits};
 
 use side::Side;
 
@@ -219,7 +219,7 @@ pub trait Content: Debug + Send + 'static {
         self.direction(only)
     }
 
-    /// The inspection limits for file data; `None` for [`FILE_WINDOW`], where each inspection sees all available data.
+    /// The inspection limits for file data; `None` for [`window::file_window`], where each inspection sees all available data.
     fn file_window(&self) -> Option<WindowLimits> {
         None
     }
@@ -650,7 +650,7 @@ impl<C: Content> Transaction for Tx<C> {
     }
 
     fn file_window(&self, _dir: Direction, inline: bool) -> WindowLimits {
-        self.content.file_window().unwrap_or(if inline { FILE_WINDOW_INLINE } else { FILE_WINDOW })
+        self.content.file_window().unwrap_or_else(|| window::file_window(inline))
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

@@ -11,7 +11,7 @@ use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
 use crate::proto::AppProto;
-use crate::window::{FILE_WINDOW, FILE_WINDOW_INLINE, WindowLimits};
+use crate::window::{self, WindowLimits};
 
 pub use crate::buffer::{ABSENT, BufferDef, BufferKind, Extra, Form, Found, NumberDef};
 
@@ -214,7 +214,7 @@ pub trait Transaction: Debug + Send {
     /// The inspection limits for file data. [`Transaction::inspected`] advances the windows by those for passive inspection, so
     /// inline the beginning of a file is inspected again until it has passed them.
     fn file_window(&self, _dir: Direction, inline: bool) -> WindowLimits {
-        if inline { FILE_WINDOW_INLINE } else { FILE_WINDOW }
+        window::file_window(inline)
     }
 
     /// Appends the members of the event to an open object: `"http":{...}` with its key.

@@ -16,8 +16,11 @@ pub struct WindowLimits {
 /// The limits for files of protocols without settings for it, as in Suricata: a file is inspected once it is complete or 32 KiB
 /// of it are there.
 pub const FILE_WINDOW: WindowLimits = WindowLimits { min: 32 << 10, window: 4 << 10 };
-/// As [`FILE_WINDOW`] inline: data is inspected before it is passed on.
-pub const FILE_WINDOW_INLINE: WindowLimits = WindowLimits { min: 0, ..FILE_WINDOW };
+
+/// [`FILE_WINDOW`]; inline without the least amount, since data is inspected before it is passed on.
+pub const fn file_window(inline: bool) -> WindowLimits {
+    WindowLimits { min: if inline { 0 } else { FILE_WINDOW.min }, ..FILE_WINDOW }
+}
 
 /// The tail of streamed data that detection has not inspected, or needs again to find matches across the boundary.
 #[derive(Debug, Clone, Default)]

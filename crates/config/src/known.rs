@@ -153,7 +153,7 @@ fn unfit(row: &'static Key, path: &str, value: &str, node: Node<'_>, found: &mut
     }
 }
 
-/// What a kind of value allows, if it does not allow this value.
+/// The values that a kind of setting takes, in words, or `None` if `value` is one of them.
 fn misfit(kind: Kind, value: &str) -> Option<String> {
     let is_bool = || typed::parse_bool(value).is_ok();
     let is_one = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(value));

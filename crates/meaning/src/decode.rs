@@ -3,6 +3,8 @@
 //! Text without escapes stays unchanged. A result is at most four thirds as long as the input, and the work is linear in
 //! its length.
 
+use std::borrow::Cow;
+
 /// A decoding that rules can use as a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decoding {
@@ -470,37 +472,34 @@ type Decode = fn(&[u8], &mut Vec<u8>);
 /// The escape characters that [`canonical`] decodes, in this order.
 const ESCAPES: [(u8, Decode); 3] = [(b'%', url_decode_recursive), (b'&', html_entity_decode), (b'\\', js_decode)];
 
-/// A value without its encodings, or `None` if it has none.
-fn decode_all(data: &[u8]) -> Option<Vec<u8>> {
-    let mut value = None;
-    // The buffer of the value before is used again.
+/// A value without its encodings, which are decoded until nothing changes, at most [`ROUNDS`] times.
+fn decode_all(data: &[u8]) -> Cow<'_, [u8]> {
+    let mut value = Cow::Borrowed(data);
     let mut next = Vec::new();
     for _ in 0..ROUNDS {
         let mut changed = false;
-        let mut step = |value: &mut Option<Vec<u8>>, f: Decode| {
+        let mut step = |value: &mut Cow<'_, [u8]>, f: Decode| {
             next.clear();
-            let before = value.as_deref().unwrap_or(data);
-            f(before, &mut next);
-            if before != next {
+            f(value, &mut next);
+            if **value != *next {
                 changed = true;
-                next = value.replace(std::mem::take(&mut next)).unwrap_or_default();
+                replace(value, &mut next);
             }
         };
-        let now = value.as_deref().unwrap_or(data);
-        if memchr::memchr3(b'%', b'&', b'\\', now).is_some() {
+        if memchr::memchr3(b'%', b'&', b'\\', &value).is_some() {
             for (escape, f) in ESCAPES {
-                if memchr::memchr(escape, value.as_deref().unwrap_or(data)).is_some() {
+                if memchr::memchr(escape, &value).is_some() {
                     step(&mut value, f);
                 }
             }
         }
-        if has(value.as_deref().unwrap_or(data), |b| b >= 0x80 || b == 0) {
+        if has(&value, |b| b >= 0x80 || b == 0) {
             step(&mut value, utf8_normalise);
         }
         next.clear();
-        if base64_plausible(value.as_deref().unwrap_or(data), &mut next) {
+        if base64_plausible(&value, &mut next) {
             changed = true;
-            next = value.replace(std::mem::take(&mut next)).unwrap_or_default();
+            replace(&mut value, &mut next);
         }
         if !changed {
             break;
@@ -509,13 +508,20 @@ fn decode_all(data: &[u8]) -> Option<Vec<u8>> {
     value
 }
 
+/// Makes `next` the value. It gets the buffer of the value before.
+fn replace(value: &mut Cow<'_, [u8]>, next: &mut Vec<u8>) {
+    let before = std::mem::replace(value, Cow::Owned(std::mem::take(next)));
+    if let Cow::Owned(before) = before {
+        *next = before;
+    }
+}
+
 /// Converts the many encodings of a value to one form: percent signs, entities, JavaScript escapes, UTF-8 and Base64 are
 /// decoded until nothing changes, at most four times. Letters become lower case. White space becomes a single space, or
 /// a line end if it contains one.
 pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    let decoded = decode_all(data);
-    let value = decoded.as_deref().unwrap_or(data);
+    let value = decode_all(data);
     let is_space = |b: u8| matches!(b, b' ' | b'\t'..=b'\r');
     let mut space = None;
     for part in value.chunks(PART) {

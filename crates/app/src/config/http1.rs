@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::decompress::Limits;
 use crate::decompress::swf::SwfConfig;
-use crate::window::WindowLimits;
+use crate::window::{FILE_WINDOW, WindowLimits};
 
 /// The server software to imitate (`personality`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,7 +141,7 @@ impl Default for ServerConfig {
             personality: Personality::Ids,
             path: PathConfig::of(Personality::Ids),
             body_limit: [100 << 10, 100 << 10],
-            window: [WindowLimits { min: 32 << 10, window: 4 << 10 }, WindowLimits { min: 40 << 10, window: 16 << 10 }],
+            window: [FILE_WINDOW, WindowLimits { min: 40 << 10, window: 16 << 10 }],
             layers: [2, 2],
             decompress: Limits::default(),
             swf: None,

@@ -68,17 +68,10 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: 
     if let Some(port) = tx.port {
         json.uint("http_port", u64::from(port));
     }
-    if !tx.uri_raw().is_empty() {
-        json.bytes("url", tx.uri_raw());
-    }
-    // As in Suricata, an empty field is no member.
-    if let Some(v) = request.joined(b"user-agent", &mut scratch).filter(|v| !v.is_empty()) {
-        json.bytes("http_user_agent", v);
-    }
+    member(json, "url", Some(tx.uri_raw()));
+    member(json, "http_user_agent", request.joined(b"user-agent", &mut scratch));
     scratch.clear();
-    if let Some(v) = request.joined(b"x-forwarded-for", &mut scratch).filter(|v| !v.is_empty()) {
-        json.bytes("xff", v);
-    }
+    member(json, "xff", request.joined(b"x-forwarded-for", &mut scratch));
     scratch.clear();
     if let Some(v) = response.joined(b"content-type", &mut scratch) {
         let kind = v.split(|&b| b == b';').next().unwrap_or(v);
@@ -105,6 +98,13 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: 
     json.end_object();
 }
 
+/// Appends a field, unless it is empty, as in Suricata.
+fn member(json: &mut Json, name: &'static str, value: Option<&[u8]>) {
+    if let Some(v) = value.filter(|v| !v.is_empty()) {
+        json.bytes(name, v);
+    }
+}
+
 fn content_range(tx: &Http1Tx, json: &mut Json) {
     let Some(raw) = tx.response.headers.first(b"content-range") else { return };
     json.object("content_range");
@@ -123,25 +123,16 @@ fn content_range(tx: &Http1Tx, json: &mut Json) {
 
 fn extended(tx: &Http1Tx, json: &mut Json) {
     let mut scratch = Vec::new();
-    if let Some(v) = tx.request.headers.joined(b"referer", &mut scratch).filter(|v| !v.is_empty()) {
-        json.bytes("http_refer", v);
-    }
-    if !tx.method().is_empty() {
-        json.bytes("http_method", tx.method());
-    }
-    let protocol = part(&tx.request.line, tx.request_line.protocol);
-    if !protocol.is_empty() {
-        json.bytes("protocol", protocol);
-    }
+    member(json, "http_refer", tx.request.headers.joined(b"referer", &mut scratch));
+    member(json, "http_method", Some(tx.method()));
+    member(json, "protocol", Some(part(&tx.request.line, tx.request_line.protocol)));
     let status = part(&tx.response.line, tx.status_line.status);
     match tx.status_line.number {
         Some(n) => json.uint("status", u64::from(n)),
         None if !status.is_empty() => json.bytes("status_string", status),
         None => {}
     }
-    if let Some(v) = tx.response.headers.first(b"location").filter(|v| !v.is_empty()) {
-        json.bytes("redirect", v);
-    }
+    member(json, "redirect", tx.response.headers.first(b"location"));
     json.uint("length", tx.response.body.transferred);
 }
 

@@ -5,13 +5,13 @@
 //! ([`Pipeline::flow_leaves`](crate::worker::Pipeline::flow_leaves)). Frame *n* is the flow's first frame at the taker. At
 //! this frame, the feeder
 //!
-//! 1. puts [`Item::Give`](super::piece::Item) at the end of the giver's queue, after all frames of the flow before *n*;
-//! 2. puts [`Item::Take`](super::piece::Item) into the taker's queue, before frame *n*;
+//! 1. puts [`Item::Give`](super::item::Item) at the end of the giver's queue, after all frames of the flow before *n*;
+//! 2. puts [`Item::Take`](super::item::Item) into the taker's queue, before frame *n*;
 //! 3. sends the giver a request ([`Asked`]). Between two frames, the giver gives a requested flow as soon as it has finished
 //!    the flow's last frame, without waiting for the end of its queue. A flow that was given early is skipped at
-//!    [`Item::Give`](super::piece::Item).
+//!    [`Item::Give`](super::item::Item).
 //!
-//! A taker that reaches [`Item::Take`](super::piece::Item) early waits for the flow, and meanwhile serves the requests to
+//! A taker that reaches [`Item::Take`](super::item::Item) early waits for the flow, and meanwhile serves the requests to
 //! itself.
 //!
 //! | | a flow moves |
@@ -25,7 +25,7 @@
 //! from *n* on, in order, after it took the flow. So each packet finds the same state as with one worker.
 //! [`crate::worker::moving`] lists the state that moves with a flow. Exactly one flow of the table moves: its endpoints come
 //! from the headers of frame *n*, and the feeder identifies it by the hash of these endpoints under a key of its own
-//! ([`super::steer::Exact`]). No two flows share that hash. A flow is pinned to its worker once a fragment of it was seen.
+//! ([`crate::spread::steer::Exact`]). No two flows share that hash. A flow is pinned to its worker once a fragment of it was seen.
 //! Everything that goes by its addresses is pinned too: tunnels, FTP and the connections it announces, and protocols without
 //! ports.
 //!
@@ -36,7 +36,7 @@
 //! A taker at *n* waits at the position just before frame *n*, and publishes that: [`Load::at`](super::feeder::Load) is *n*,
 //! so that no worker waits in `order` for it at a frame before *n*.
 //!
-//! - If it waits for a flow: everything before [`Item::Give`](super::piece::Item) in the giver's queue belongs to frames
+//! - If it waits for a flow: everything before [`Item::Give`](super::item::Item) in the giver's queue belongs to frames
 //!   before *n*. The giver does not wait for ever at any of them, since that would be an earlier position. So it reaches the
 //!   item and gives the flow. The item may still be with the feeder, because the queue was full. Then the giver empties its
 //!   queue and reads, and a reader first hands over items that had no room. The waiting taker does the same

@@ -1,7 +1,5 @@
 //! Settings of HTTP/1 and of the application layer (`app-layer.protocols.http:`).
 
-use std::net::IpAddr;
-
 use margay_app::declare::Values;
 use margay_app::decompress::Limits;
 use margay_app::http1::{Config as HttpConfig, InvalidEncoding, PathConfig, Personality, ServerConfig, SwfConfig};
@@ -10,7 +8,7 @@ use margay_app::window::WindowLimits;
 use margay_app::{AppConfig, ArgLimits};
 use margay_config::{Config, ConfigError, Node};
 
-use super::{items, no_pair};
+use super::networks;
 
 /// Default memory limit of all parsers and transactions together.
 const MEMCAP: u64 = 512 << 20;
@@ -65,7 +63,7 @@ fn http(config: &Config) -> Result<HttpConfig, ConfigError> {
         if let Some(n) = settings.child("http-body-inline") {
             return Err(n.error("http-body-inline: holds for all servers, and belongs in default-config"));
         }
-        http.servers.push((networks(address)?, special));
+        http.servers.push((networks(address, "address")?, special));
     }
     Ok(http)
 }
@@ -202,25 +200,6 @@ fn path(node: Node<'_>, path: &mut PathConfig) -> Result<(), ConfigError> {
         };
     }
     Ok(())
-}
-
-/// The networks of an `address`: one, or a list.
-fn networks(node: Node<'_>) -> Result<Vec<(IpAddr, u8)>, ConfigError> {
-    let mut out = Vec::new();
-    let lists = node.values().map(|v| items(v).ok_or_else(|| node.error(format!("address: {}", no_pair(v)))));
-    for text in lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr =
-            address.trim().parse().map_err(|_| node.error(format!("address: \"{text}\" is no network")))?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix.map(|p| p.trim().parse::<u8>()) {
-            None => longest,
-            Some(Ok(p)) if p <= longest => p,
-            _ => return Err(node.error(format!("address: \"{text}\" has no valid prefix length"))),
-        };
-        out.push((address, prefix));
-    }
-    Ok(out)
 }
 
 fn set<T>(value: Option<T>, target: &mut T) {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_config::{Config, ConfigError, Node};
 use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 
-use super::{at_least_one, flag, items, memcap, no_pair, ports};
+use super::{at_least_one, flag, memcap, networks, ports};
 
 /// The decoder's settings.
 ///
@@ -65,19 +65,8 @@ pub(crate) fn host_policies(config: &Config) -> Result<Vec<(IpAddr, u8, &str, No
     let mut out = Vec::new();
     let Some(policies) = config.node("host-os-policy") else { return Ok(out) };
     for os in policies.children() {
-        let lists = os.values().map(|v| items(v).ok_or_else(|| os.error(format!("host-os-policy: {}", no_pair(v)))));
-        for text in lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
-            let (addr, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-            let addr: IpAddr =
-                addr.trim().parse().map_err(|_| os.error(format!("host-os-policy: \"{text}\" is no network")))?;
-            let longest = if addr.is_ipv4() { 32 } else { 128 };
-            let prefix = match prefix.map(|p| p.trim().parse::<u8>()) {
-                None => longest,
-                Some(Ok(p)) if p <= longest => p,
-                _ => return Err(os.error(format!("host-os-policy: \"{text}\" has no valid prefix length"))),
-            };
-            out.push((addr, prefix, os.name(), os));
-        }
+        let of = |(addr, prefix)| (addr, prefix, os.name(), os);
+        out.extend(networks(os, "host-os-policy")?.into_iter().map(of));
     }
     Ok(out)
 }

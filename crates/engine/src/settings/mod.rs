@@ -50,7 +50,9 @@ pub(crate) use tenants::{Mappings, Selector, TenantSettings, VLAN_MAX, tenant_co
 pub(crate) use tls::{JaWants, certificate_folder, fingerprints, tls};
 pub(crate) use web::{WebSettings, web};
 
-use margay_config::{Config, ConfigError};
+use std::net::IpAddr;
+
+use margay_config::{Config, ConfigError, Node};
 
 /// The folder of rule files, and of output scripts, without a path (`default-rule-path`).
 pub(crate) fn rule_folder(config: &Config) -> &str {
@@ -146,7 +148,7 @@ pub(crate) fn wrong(config: &Config, path: &str, reason: &str) -> ConfigError {
 }
 
 /// The items of a list that is written as one text: `80, 443` or `[80, 443]`. `None` if one of the brackets is missing.
-pub(crate) fn items(text: &str) -> Option<impl Iterator<Item = &str>> {
+fn items(text: &str) -> Option<impl Iterator<Item = &str>> {
     let text = text.trim();
     let inner = match text.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?,
@@ -157,8 +159,39 @@ pub(crate) fn items(text: &str) -> Option<impl Iterator<Item = &str>> {
 }
 
 /// The reason why a list has no [`items`].
-pub(crate) fn no_pair(text: &str) -> String {
+fn no_pair(text: &str) -> String {
     format!("\"{text}\" has one bracket without the other")
+}
+
+/// The items of all texts of a setting; errors name it `name`.
+///
+/// # Errors
+/// A bracket is missing.
+fn all_items<'a>(node: Node<'a>, name: &str) -> Result<Vec<&'a str>, ConfigError> {
+    let mut all = Vec::new();
+    for text in node.values() {
+        all.extend(items(text).ok_or_else(|| node.error(format!("{name}: {}", no_pair(text))))?);
+    }
+    Ok(all)
+}
+
+/// The networks of a setting, one or a list: addresses with the lengths of their prefixes. Errors name it `name`.
+///
+/// # Errors
+/// Not a network, or a bracket is missing.
+fn networks(node: Node<'_>, name: &str) -> Result<Vec<(IpAddr, u8)>, ConfigError> {
+    let network = |text: &str| {
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr =
+            address.trim().parse().map_err(|_| node.error(format!("{name}: \"{text}\" is no network")))?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        match prefix.map(|p| p.trim().parse::<u8>()) {
+            None => Ok((address, longest)),
+            Some(Ok(p)) if p <= longest => Ok((address, p)),
+            _ => Err(node.error(format!("{name}: \"{text}\" has no valid prefix length"))),
+        }
+    };
+    all_items(node, name)?.into_iter().map(network).collect()
 }
 
 /// The ports of a setting, sorted: `4789`, `[4789, 4800:4810]`, `$VXLAN_PORTS`, `any` (empty).

@@ -4,7 +4,7 @@ use margay_app::configurable;
 use margay_app::recognise::{Mode, Ports, ProtocolSettings, RecogniseSettings, TCP, UDP};
 use margay_config::{Config, ConfigError};
 
-use super::{items, no_pair, wrong};
+use super::{all_items, wrong};
 
 /// The settings of protocol detection.
 ///
@@ -44,8 +44,7 @@ fn detection_ports(config: &Config, path: &str, which: &str) -> Result<Option<Po
     let Some(node) = config.node(&path) else { return Ok(None) };
     let mut ports = Ports::default();
     let mut some = false;
-    let lists = node.values().map(|v| items(v).ok_or_else(|| wrong(config, &path, &no_pair(v))));
-    for text in lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+    for text in all_items(node, &path)? {
         let (first, last) = match text.split_once([':', '-']) {
             None if text == "any" => (Some(0), Some(u16::MAX)),
             None => (text.parse().ok(), text.parse().ok()),

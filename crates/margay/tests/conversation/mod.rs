@@ -91,6 +91,11 @@ impl Capture {
         Capture { bytes, packets: 0 }
     }
 
+    /// The number of packets so far.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets.into()
+    }
+
     fn packet(&mut self, from: Side, protocol: u8, payload: &[u8]) {
         let (src, dst) = if from == Client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let len = u16::try_from(20 + payload.len()).expect("a packet of IPv4");
