@@ -6,6 +6,8 @@
 
 use margay_flow::Direction;
 
+use crate::AppProto;
+
 /// The limit of pending frames in a direction. Frames beyond it are counted, not marked.
 pub const FRAMES_MAX: usize = 64;
 /// The frame type of the whole stream.
@@ -91,13 +93,54 @@ impl FlowFrames {
     }
 }
 
+/// The frame types that rules inspect, by protocol. A type is a bit; a protocol has at most 63, and [`STREAM`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FrameKinds(Vec<(AppProto, u64)>);
+
+const fn bit(kind: u8) -> u64 {
+    1 << if kind < 63 { kind } else { 63 }
+}
+
+impl FrameKinds {
+    /// Adds a frame type of a protocol.
+    pub fn add(&mut self, proto: AppProto, kind: u8) {
+        match self.0.iter_mut().find(|(p, _)| *p == proto) {
+            Some((_, kinds)) => *kinds |= bit(kind),
+            None => self.0.push((proto, bit(kind))),
+        }
+    }
+
+    /// Adds the types of `other`.
+    pub fn add_all(&mut self, other: &FrameKinds) {
+        for &(proto, kinds) in &other.0 {
+            match self.0.iter_mut().find(|(p, _)| *p == proto) {
+                Some((_, known)) => *known |= kinds,
+                None => self.0.push((proto, kinds)),
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of(&self, proto: AppProto) -> u64 {
+        self.0.iter().find(|(p, _)| *p == proto).map_or(0, |(_, kinds)| *kinds)
+    }
+}
+
 /// The frames of the current flow, as the worker's parsers mark them.
 #[derive(Debug, Clone, Default)]
 pub struct FrameMarks {
-    /// Whether a rule or an output uses frames.
+    /// Whether an output logs frames.
+    pub logged: bool,
+    /// The frames that rules inspect.
+    pub inspected: FrameKinds,
+    /// Whether a rule or an output uses frames of the current protocol.
     pub wanted: bool,
-    /// Whether rules inspect frames.
-    pub watched: bool,
+    /// The types that rules inspect, of the current protocol.
+    kinds: u64,
     /// Stream offset of the first byte of the parser's input.
     pub at: u64,
     /// The flow's frames.
@@ -107,6 +150,17 @@ pub struct FrameMarks {
 }
 
 impl FrameMarks {
+    /// The parser of `proto` marks frames next.
+    pub fn enter(&mut self, proto: AppProto) {
+        self.kinds = self.inspected.of(proto);
+        self.wanted = self.logged || self.kinds != 0;
+    }
+
+    /// Whether a rule or an output uses frames of this protocol.
+    pub fn wants(&self, proto: AppProto) -> bool {
+        self.logged || self.inspected.of(proto) != 0
+    }
+
     /// Begins a frame of type `kind` at offset `from` of the parser's input. An open frame of the same transaction continues
     /// instead.
     pub fn begin(&mut self, dir: Direction, kind: u8, from: usize, tx: Option<u64>) {
@@ -132,7 +186,7 @@ impl FrameMarks {
             tx,
             logged: false,
             seen: offset,
-            inspected: !self.watched,
+            inspected: self.kinds & bit(kind) == 0,
             matched: Vec::new(),
         });
     }
@@ -181,5 +235,27 @@ mod tests {
             m.begin(d, 0, 0, Some(n));
         }
         assert_eq!((m.flow.of(d).len(), m.refused > 900), (FRAMES_MAX, true));
+    }
+
+    /// Frames of a protocol without frame rules are not marked, and bytes of types without rules are not kept.
+    #[test]
+    fn only_inspected_types_are_kept() {
+        let d = Direction::ToServer;
+        let mut m = FrameMarks::default();
+        m.inspected.add(AppProto::Http2, 1);
+        m.inspected.add_all(&m.inspected.clone());
+        m.enter(AppProto::Tls);
+        m.begin_stream(d);
+        assert!(!m.wanted && m.flow.is_empty());
+        m.enter(AppProto::Http2);
+        m.begin_stream(d);
+        m.begin(d, 0, 0, None);
+        assert_eq!((m.flow.of(d).len(), m.flow.needed(d)), (2, None));
+        m.begin(d, 1, 9, None);
+        assert_eq!(m.flow.needed(d), Some(9));
+        m.logged = true;
+        m.enter(AppProto::Tls);
+        assert!(m.wanted);
+        assert!(crate::PROTOCOLS.iter().all(|p| p.frames.len() <= 63));
     }
 }

@@ -193,6 +193,7 @@ impl AppSession {
             return FeedResult { again: before != self.proto, ..FeedResult::used(data.len()) };
         };
         self.told.note();
+        cx.shared.frames.enter(self.proto);
         // Each side of a connection is a frame of its own, whatever the parser marks in it.
         if cx.flow.proto == TCP && !data.is_empty() {
             cx.shared.frames.begin_stream(dir);
@@ -259,6 +260,7 @@ impl AppSession {
         match self.parsers.last_mut().filter(|_| self.parsing) {
             Some(parser) => {
                 self.told.note();
+                cx.shared.frames.enter(self.proto);
                 match parser.gap(cx, dir, len) {
                     Outcome::Failed => self.parser_failed(cx, ParserError::Gap),
                     outcome => {

@@ -13,7 +13,7 @@ fn stream_frames(transport: u8, port: u16, parts: &[(Direction, &[u8])]) -> (App
     let ends = ((IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), port));
     let flow = FlowCore { state: FlowState::Established, ..FlowCore::new(1, transport, ends.0, ends.1, Time(0)) };
     let (config, mut shared, mut session) = (AppConfig::default(), Shared::default(), AppSession::default());
-    shared.frames.wanted = true;
+    shared.frames.logged = true;
     for (dir, bytes) in parts {
         let mut rest = *bytes;
         // The session asks for the same data again after it has recognised the protocol.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use margay_app::file::FileWants;
+use margay_app::frame::FrameKinds;
 use margay_app::{AppProto, Extra, PROTOCOLS, Protocol};
 use margay_flow::Direction;
 use margay_rules::FileBuffer;
@@ -461,9 +462,9 @@ impl Detect {
         self.files
     }
 
-    /// Whether any rule inspects frames.
-    pub fn wants_frames(&self) -> bool {
-        !self.frames.is_empty()
+    /// The frames that rules inspect.
+    pub fn frame_kinds(&self) -> FrameKinds {
+        self.frames.kinds()
     }
 
     /// Whether any rule needs what parsers compute only on demand.

@@ -105,6 +105,27 @@ impl CompiledTransforms {
         self.steps.iter().any(|s| matches!(s, Step::Lua(..)))
     }
 
+    /// Appends the transformed `data` to `out`.
+    pub(crate) fn append(
+        &self,
+        data: &[u8],
+        out: &mut Vec<u8>,
+        scratch: &mut TransformScratch,
+        pcre: &mut PcreScratch,
+    ) {
+        // The most frequent case needs no copies.
+        let [Step::Plain(Transform::Decode(decoding))] = &self.steps[..] else {
+            out.extend_from_slice(self.apply(data, scratch, pcre));
+            return;
+        };
+        let start = out.len();
+        decoding.run(data, out);
+        if out.len() - start > scratch.limit {
+            out.truncate(start + scratch.limit);
+            scratch.limit_reached += 1;
+        }
+    }
+
     /// Transforms `data`; the result is valid until the next use of `scratch`.
     pub fn apply<'s>(&self, data: &[u8], scratch: &'s mut TransformScratch, pcre: &mut PcreScratch) -> &'s [u8] {
         let TransformScratch { from, to, limit, limit_reached, lua } = scratch;

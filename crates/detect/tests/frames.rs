@@ -62,7 +62,11 @@ fn compiled_or_refused(rules: &str) -> (Detect, Vec<String>, Vec<String>) {
 impl Lab {
     fn new(rules: &str) -> Lab {
         let (detect, aside) = compiled(rules);
-        assert!(aside.is_empty() && detect.wants_frames(), "{aside:?}");
+        assert!(aside.is_empty(), "{aside:?}");
+        let mut marks = FrameMarks::default();
+        marks.inspected = detect.frame_kinds();
+        marks.enter(AppProto::Http1);
+        assert!(marks.wanted);
         let flow = FlowCore {
             state: FlowState::Established,
             ..FlowCore::new(1, 6, ([10, 0, 0, 1].into(), 40000), ([10, 0, 0, 2].into(), 80), Time(0))
@@ -70,7 +74,7 @@ impl Lab {
         Lab {
             state: DetectState::new(&detect).expect("scratch"),
             detect,
-            marks: FrameMarks { wanted: true, watched: true, ..FrameMarks::default() },
+            marks,
             stream: Stream::default(),
             flow,
             ips: false,
@@ -229,5 +233,5 @@ fn what_cannot_be_is_set_aside() {
         "alert http any any -> any any (frame:http1.request; content:\"a\"; frame:http1.response; content:\"b\"; sid:2;)",
     );
     assert_eq!(aside.len(), 1, "{aside:?}");
-    assert!(!detect.wants_frames());
+    assert!(detect.frame_kinds().is_empty());
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use margay_app::Extra;
 use margay_app::file::FileWants;
+use margay_app::frame::FrameKinds;
 use margay_config::{Capture, Config, ConfigError, RunOptions};
 use margay_detect::DetectConfig;
 use margay_detect::dataset::Datasets;
@@ -82,9 +83,11 @@ impl EngineSet {
         detects.map(|d| d.file_wants()).fold(FileWants::NONE, FileWants::or)
     }
 
-    /// Whether rules use frames.
-    pub(crate) fn wants_frames(&self) -> bool {
-        self.all().any(|(_, l)| l.detect.as_ref().is_some_and(|d| d.wants_frames()))
+    /// The frames that rules inspect.
+    pub(crate) fn frame_kinds(&self) -> FrameKinds {
+        let mut kinds = FrameKinds::default();
+        self.all().filter_map(|(_, l)| l.detect.as_ref()).for_each(|d| kinds.add_all(&d.frame_kinds()));
+        kinds
     }
 
     /// Whether rules need what parsers compute only on demand.

@@ -115,7 +115,7 @@ pub(crate) fn session(
 ) {
     let mut session = AppSession::default();
     let mut waiting = [Vec::new(), Vec::new()];
-    shared.frames.wanted = dice & 1 != 0;
+    shared.frames.logged = dice & 1 != 0;
     for act in acts {
         let mut cx = Parse { config, shared: &mut *shared, flow, time: Time(0), end: false, inline: false };
         match act {

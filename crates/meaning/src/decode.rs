@@ -435,35 +435,52 @@ pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
         return false;
     }
     let start = out.len();
-    // At most one byte in twenty of the result is not text.
-    let (mut others, most) = (0, body.len() * 6 / 8 / 20);
-    let (mut bits, mut count) = (0_u32, 0);
-    for &b in body {
-        let value = match b {
-            b'A'..=b'Z' => b - b'A',
-            b'a'..=b'z' => b - b'a' + 26,
-            b'0'..=b'9' => b - b'0' + 52,
-            b'+' | b'-' | b' ' => 62,
-            b'/' | b'_' => 63,
-            _ => {
-                out.truncate(start);
-                return false;
-            }
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            let byte = (bits >> count) as u8;
-            others += usize::from(!matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e));
-            if others > most {
-                out.truncate(start);
-                return false;
-            }
-            out.push(byte);
-        }
+    let decoded = decode_base64(body, out);
+    if !decoded {
+        out.truncate(start);
     }
-    true
+    decoded
+}
+
+/// The value of each character of Base64, in both alphabets; a plus may have become a space. Others have [`NO_DIGIT`].
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 26 {
+        digits[(b'A' + value) as usize] = value;
+        digits[(b'a' + value) as usize] = 26 + value;
+        if value < 10 {
+            digits[(b'0' + value) as usize] = 52 + value;
+        }
+        value += 1;
+    }
+    (digits[b'+' as usize], digits[b'-' as usize], digits[b' ' as usize]) = (62, 62, 62);
+    (digits[b'/' as usize], digits[b'_' as usize]) = (63, 63);
+    digits
+};
+const NO_DIGIT: u8 = 0xff;
+
+/// Appends what Base64 characters decode to; false if one is none, or if more than one byte in twenty of the result is not text.
+fn decode_base64(body: &[u8], out: &mut Vec<u8>) -> bool {
+    let (mut others, most) = (0, body.len() * 6 / 8 / 20);
+    let mut take = |four: [u8; 4], len: usize, out: &mut Vec<u8>| {
+        let [a, b, c, d] = four.map(|b| DIGITS[usize::from(b)]);
+        let [_, bytes @ ..] =
+            (u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d)).to_be_bytes();
+        let bytes = &bytes[..len];
+        others += bytes.iter().filter(|b| !matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)).count();
+        out.extend_from_slice(bytes);
+        (a | b | c | d) != NO_DIGIT && others <= most
+    };
+    let (fours, rest) = body.as_chunks::<4>();
+    fours.iter().all(|four| take(*four, 3, out))
+        && match *rest {
+            [] => true,
+            [a, b] => take([a, b, b'A', b'A'], 1, out),
+            [a, b, c] => take([a, b, c, b'A'], 2, out),
+            // No byte has fewer than two characters.
+            _ => false,
+        }
 }
 
 /// Appends the decoded form of data.
@@ -493,7 +510,7 @@ fn decode_all(data: &[u8]) -> Cow<'_, [u8]> {
                 }
             }
         }
-        if has(&value, |b| b >= 0x80 || b == 0) {
+        if has(&value, |b| (b >= 0x80) | (b == 0)) {
             step(&mut value, utf8_normalise);
         }
         next.clear();
@@ -522,10 +539,17 @@ fn replace(value: &mut Cow<'_, [u8]>, next: &mut Vec<u8>) {
 pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let value = decode_all(data);
-    let is_space = |b: u8| matches!(b, b' ' | b'\t'..=b'\r');
+    // Without branches, for `has`.
+    let is_space = |b: u8| (b == b' ') | (b.wrapping_sub(b'\t') < 5);
     let mut space = None;
     for part in value.chunks(PART) {
-        // Nearly all parts have single spaces at most, which stay.
+        // Words and numbers.
+        if !has(part, is_space) {
+            out.extend(part.iter().map(u8::to_ascii_lowercase));
+            space = None;
+            continue;
+        }
+        // Nearly all others have single spaces, which stay.
         let double = part.first() == Some(&b' ') && space.is_some() || has_pair(part, |a, b| a == b' ' && b == b' ');
         if !double && !has(part, |b| matches!(b, b'\t'..=b'\r')) {
             out.extend(part.iter().map(u8::to_ascii_lowercase));
@@ -553,13 +577,70 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
 /// Bytes that are tested or changed together.
 const PART: usize = 64;
 
-/// Whether one of the bytes is such. Parts are tested as a whole, which the compiler turns into a few vector instructions.
+/// Whether one of the bytes is such. Parts are tested as a whole, which the compiler turns into a few vector instructions if it
+/// knows their length, and if `is` has no branches (`|` and not `||`; `matches!` with several patterns may become a table).
 pub(crate) fn has(data: &[u8], is: impl Fn(u8) -> bool) -> bool {
-    data.chunks(PART).any(|part| part.iter().fold(false, |any, &b| any | is(b)))
+    let (parts, rest) = data.as_chunks::<PART>();
+    let (short, rest) = rest.as_chunks::<16>();
+    parts.iter().any(|part| part.iter().fold(false, |any, &b| any | is(b)))
+        || short.iter().any(|part| part.iter().fold(false, |any, &b| any | is(b)))
+        || rest.iter().any(|&b| is(b))
+}
+
+/// Whether all bytes are letters or digits: most long values have no meaning to any interpreter.
+pub(crate) fn is_word(data: &[u8]) -> bool {
+    !has(data, |b| !b.is_ascii_alphanumeric())
 }
 
 /// Whether two neighbouring bytes are such. All of them are tested, for the same reason.
 fn has_pair(data: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
     let behind = data.get(1..).unwrap_or(&[]);
     data.iter().zip(behind).fold(false, |any, (&a, &b)| any | is(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each byte at each place of each length.
+    #[test]
+    fn has_looks_at_every_byte() {
+        for len in 0..3 * PART {
+            let mut data = vec![b'a'; len];
+            assert!(!has(&data, |b| b == b' ') && is_word(&data));
+            for at in 0..len {
+                data[at] = b' ';
+                assert!(has(&data, |b| b == b' ') && !is_word(&data), "{at} of {len}");
+                data[at] = b'a';
+            }
+        }
+    }
+
+    /// Whatever the length, plausible Base64 decodes to what was encoded, and a foreign character is found at every place.
+    #[test]
+    fn base64_of_every_length() {
+        use base64::Engine;
+        for len in 9..40 {
+            let text: Vec<u8> = (0..len).map(|n| b'A' + n % 26).collect();
+            for engine in [base64::engine::general_purpose::STANDARD, base64::engine::general_purpose::STANDARD_NO_PAD] {
+                let mut encoded = engine.encode(&text).into_bytes();
+                let mut out = b"before".to_vec();
+                assert!(base64_plausible(&encoded, &mut out));
+                assert_eq!(out, [&b"before"[..], &text].concat());
+                for at in 1..encoded.len() - 3 {
+                    let was = std::mem::replace(&mut encoded[at], b'!');
+                    assert!(!base64_plausible(&encoded, &mut out), "{at} of {len}");
+                    encoded[at] = was;
+                }
+                assert_eq!(out.len(), 6 + text.len());
+            }
+        }
+        // One byte in twenty may be something else.
+        let mut text = vec![b'x'; 40];
+        (text[3], text[30]) = (1, 2);
+        let encode = |text: &[u8]| base64::engine::general_purpose::STANDARD.encode(text).into_bytes();
+        assert!(base64_plausible(&encode(&text), &mut Vec::new()));
+        text[8] = 3;
+        assert!(!base64_plausible(&encode(&text), &mut Vec::new()));
+    }
 }

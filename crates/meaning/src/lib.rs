@@ -52,7 +52,7 @@ impl Judge {
 
 /// Whether more than four bytes, and more than one in twenty, are control characters.
 fn is_binary(value: &[u8]) -> bool {
-    let is_control = |b: u8| b < 0x20 && !matches!(b, b'\t'..=b'\r') || b == 0x7f;
+    let is_control = |b: u8| ((b < 0x20) & (b.wrapping_sub(b'\t') >= 5)) | (b == 0x7f);
     // Most values have none, which is cheaper to find out than their number.
     if !decode::has(value, is_control) {
         return false;

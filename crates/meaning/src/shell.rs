@@ -4,7 +4,7 @@
 //! the quotes, backslashes, empty variables and paths that a shell removes. Names that are also ordinary words (`id`,
 //! `time`, `sort`) count only with arguments that commands have, or if they are alone between two separators.
 
-use crate::decode::{has, shell_unescape};
+use crate::decode::{has, is_word, shell_unescape};
 use crate::text::{self, Of};
 use crate::words::{List, Words};
 
@@ -108,6 +108,9 @@ fn reads_as_one(value: &[u8]) -> bool {
     if commands(value) || parameters(value) {
         return true;
     }
+    if is_word(value) {
+        return false;
+    }
     // A plus that the sender may have meant as a space.
     if memchr::memchr(b'+', value).is_some() {
         let spaced: Vec<u8> = value.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
@@ -167,7 +170,7 @@ fn commands(value: &[u8]) -> bool {
     if command(value, 0) {
         return true;
     }
-    if !has(value, begins_separator) {
+    if is_word(value) || !has(value, begins_separator) {
         return false;
     }
     while at < value.len() {

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use margay_app::frame::{Frame, STREAM};
+use margay_app::frame::{Frame, FrameKinds, STREAM};
 use margay_app::{AppProto, Protocol};
 use margay_flow::Direction;
 use margay_rules::ast::{BufferCheck, BufferChecks, Compare, Rule};
@@ -94,9 +94,11 @@ pub(crate) struct FrameGroup {
 pub(crate) struct FrameGroups(Vec<FrameGroup>);
 
 impl FrameGroups {
-    /// Whether no rule inspects frames.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The types that rules inspect.
+    pub(crate) fn kinds(&self) -> FrameKinds {
+        let mut kinds = FrameKinds::default();
+        self.0.iter().for_each(|g| kinds.add(g.proto, g.kind));
+        kinds
     }
 
     pub(crate) fn get(&self, proto: AppProto, dir: Direction, kind: u8) -> Option<&FrameGroup> {

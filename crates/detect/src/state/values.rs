@@ -29,34 +29,46 @@ pub(super) struct Cached {
     pub(super) summary: Option<Summary>,
     raw: Vec<u8>,
     out: Vec<u8>,
-    /// For several transformed values: the end of each in `out`, once they are built.
-    ends: Vec<usize>,
+    /// For several transformed values: where each is in `out`, if it was requested.
+    spans: Vec<Option<(usize, usize)>>,
+    /// The number of values, once it is known.
+    count: Option<usize>,
 }
 
 impl Cached {
-    /// Builds all transformed values of a slot with several, once for one inspection of a transaction.
-    fn build<W>(
+    /// A transformed value of a slot with several, built once for one inspection of a transaction.
+    fn nth<W>(
         &mut self,
-        slot: &Slot,
-        id: u8,
+        index: usize,
+        (slot, id): (&Slot, u8),
         view: View<'_>,
         context: &mut InspectContext<W>,
         transforms: &mut TransformScratch,
         one: &mut Vec<u8>,
-    ) {
-        let Cached { held, out, ends, .. } = self;
-        if *held != Held::Unknown {
-            return;
-        }
-        *held = Held::Absent;
-        out.clear();
-        ends.clear();
-        for index in 0.. {
-            one.clear();
-            let Some(found) = view.buffer(id, index, one) else { break };
-            out.extend_from_slice(slot.transforms.apply(found.data, transforms, context.pcre_scratch()));
-            ends.push(out.len());
-        }
+    ) -> Option<&[u8]> {
+        let Cached { out, spans, count, .. } = self;
+        let (start, end) = match spans.get(index).copied().flatten() {
+            Some(span) => span,
+            None if count.is_some_and(|n| index >= n) => return None,
+            None => {
+                one.clear();
+                let Some(found) = view.buffer(id, index, one) else {
+                    *count = Some(index);
+                    return None;
+                };
+                if spans.is_empty() {
+                    out.clear();
+                }
+                let start = out.len();
+                slot.transforms.append(found.data, out, transforms, context.pcre_scratch());
+                if spans.len() <= index {
+                    spans.resize(index + 1, None);
+                }
+                *spans.get_mut(index)? = Some((start, out.len()));
+                (start, out.len())
+            }
+        };
+        out.get(start..end)
     }
 }
 
@@ -109,7 +121,8 @@ impl TxScratch {
         for c in self.slots.iter_mut().take(group.slots.len()) {
             c.held = Held::Unknown;
             c.summary = None;
-            c.ends.clear();
+            c.spans.clear();
+            c.count = None;
         }
     }
 }
@@ -138,7 +151,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
         let state = match view.buffer(id, 0, raw) {
             None => Held::Absent,
             Some(f) if !slot.transforms.is_empty() => {
-                out.extend_from_slice(slot.transforms.apply(f.data, transforms, context.pcre_scratch()));
+                slot.transforms.append(f.data, out, transforms, context.pcre_scratch());
                 Held::Cached(f.offset, f.end, 0)
             }
             Some(f) => {
@@ -179,10 +192,7 @@ pub(super) fn value<'x, 'v: 'x, W>(
         return whole(cached, slot, view, context, transforms).map(|f| f.data);
     }
     let SlotSource::Buffer(id) = slot.source else { return None };
-    cached.build(slot, id, view, context, transforms, one);
-    let Cached { out, ends, .. } = cached;
-    let start = index.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
-    out.get(start..*ends.get(index)?)
+    cached.nth(index, (slot, id), view, context, transforms, one)
 }
 
 /// Receives a value of a slot; returns true to stop.
@@ -215,13 +225,11 @@ pub(super) fn each<W>(
     match slot.source {
         SlotSource::Buffer(id) => {
             if let Some(cached) = kept.filter(|_| !slot.transforms.is_empty()) {
-                cached.build(slot, id, view, context, transforms, one);
-                let mut start = 0;
-                for &end in &cached.ends {
-                    if f(Found::whole(cached.out.get(start..end).unwrap_or(&[])), context) {
-                        return;
+                for index in 0.. {
+                    match cached.nth(index, (slot, id), view, context, transforms, one) {
+                        Some(data) if !f(Found::whole(data), context) => {}
+                        _ => return,
                     }
-                    start = end;
                 }
                 return;
             }

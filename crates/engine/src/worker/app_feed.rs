@@ -164,7 +164,7 @@ impl Feeder<'_> {
     /// Consumes `n` bytes of a direction. Bytes of frames that rules have not inspected yet stay in the stream.
     fn consume(&self, tcp: &mut TcpSession, d: Direction, n: u64) {
         let frames = &self.stage.shared.frames;
-        if frames.watched {
+        if !frames.inspected.is_empty() {
             tcp.keep(d, frames.flow.needed(d));
         }
         tcp.app_consume(d, n);

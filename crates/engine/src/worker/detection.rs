@@ -141,7 +141,7 @@ impl Stages {
             }
             no_payload = a.encrypted;
             let ended = seen.flush || a.session.is_ended(dir);
-            if self.app.shared.frames.watched && !a.frames.of(dir).is_empty() {
+            if !self.app.shared.frames.inspected.is_empty() && !a.frames.of(dir).is_empty() {
                 let available = session.map_or(u64::MAX, |s| s.app_offset(dir));
                 frames = Some(FrameInput {
                     proto: a.session.proto,
@@ -230,7 +230,7 @@ impl Stages {
         }
         if let Some(s) = flow.ext.tcp.as_deref_mut() {
             let app = flow.ext.app.as_deref();
-            let frames = self.app.shared.frames.watched && !app.is_some_and(|a| a.wishes.no_payload);
+            let frames = !self.app.shared.frames.inspected.is_empty() && !app.is_some_and(|a| a.wishes.no_payload);
             if frames || show_start {
                 let needed = app.filter(|_| frames).and_then(|a| a.frames.needed(dir));
                 let start = show_start && s.acknowledged_offset(dir) < self.shown as u64;

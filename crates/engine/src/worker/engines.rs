@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_app::file::FileWants;
+use margay_app::frame::FrameKinds;
 use margay_detect::{Detect, DetectState, InOrder, RulesMark};
 use margay_flow::{Direction, Flow};
 use margay_packet::Packet;
@@ -72,7 +73,7 @@ pub(crate) struct Install {
 #[derive(Debug, Clone)]
 pub(crate) struct AppWants {
     pub(crate) files: FileWants,
-    pub(crate) frames: bool,
+    pub(crate) frames: FrameKinds,
     pub(crate) arguments: bool,
     pub(crate) ssh: margay_app::ssh::Config,
     pub(crate) tls: margay_app::tls::Config,
@@ -247,8 +248,8 @@ impl Stages {
         let bodies = shows_bodies || self.detect.is_some();
         self.app.shared.files.wants = FileWants { bodies, ..wants.files };
         let frames = &mut self.app.shared.frames;
-        frames.watched = wants.frames;
-        frames.wanted = wants.frames || self.outputs.wants(margay_output::event::EventType::Frame);
+        frames.inspected = wants.frames.clone();
+        frames.logged = self.outputs.wants(margay_output::event::EventType::Frame);
         if let Some(config) = Arc::get_mut(&mut self.app.config) {
             config.arguments = wants.arguments.then_some(config.argument_limits);
             config.ssh = wants.ssh;
@@ -338,7 +339,7 @@ impl Stages {
         for dir in [Direction::ToServer, Direction::ToClient] {
             detect.bring_frames(from, app.frames.of_mut(dir));
         }
-        if !self.app.shared.frames.watched && !app.frames.is_empty() {
+        if self.app.shared.frames.inspected.is_empty() && !app.frames.is_empty() {
             // The rules that the frames were kept for are gone.
             app.frames.set_inspected();
             if let Some(tcp) = flow.ext.tcp.as_deref_mut() {

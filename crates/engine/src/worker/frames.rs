@@ -130,7 +130,7 @@ impl Stages {
         if !app.encrypted {
             return;
         }
-        if self.app.shared.frames.wanted {
+        if self.app.shared.frames.wants(app.session.proto) {
             for d in [Direction::ToServer, Direction::ToClient] {
                 let to_log = app.frames.of(d).iter().filter(|f| !f.logged).map(|f| f.offset);
                 let first = to_log.chain(app.frames.needed(d)).min();
@@ -144,7 +144,7 @@ impl Stages {
 
     /// Rules do not inspect the flow: frees the bytes that were kept for them.
     pub(super) fn frames_unwatched(&mut self, flow: &mut Flow<FlowExt>) {
-        if !self.app.shared.frames.watched {
+        if self.app.shared.frames.inspected.is_empty() {
             return;
         }
         if let Some(app) = flow.ext.app.as_deref_mut() {

@@ -42,7 +42,7 @@ pub(crate) fn app_wants(
             true => set.file_wants().without_digests(),
             false => set.file_wants(),
         },
-        frames: set.wants_frames(),
+        frames: set.frame_kinds(),
         arguments: set.uses(Extra::Arguments),
         ssh: settings::ssh(config, ja.hassh)?,
         tls: settings::tls(config, ja)?,

@@ -13,7 +13,7 @@ mod statement;
 mod token;
 
 use crate::args::{ArgLimits, Args};
-use crate::decode::has;
+use crate::decode::{has, is_word};
 use crate::json;
 use crate::text::{self, Of};
 
@@ -66,7 +66,7 @@ fn reads_as_one(value: &[u8]) -> bool {
                 | b'\\'
         )
     };
-    if !has(value, marks) {
+    if is_word(value) || !has(value, marks) {
         return false;
     }
     // A plus that the sender may have meant as a space.
