@@ -19,6 +19,30 @@ def backtracking(wire):
             c.say(0, get(b'/backtrack' + b'a' * 1200))
 
 
+#: Sentences with quotes, dashes and words of SQL and shells, which every judgement reads to the end.
+SENTENCES = (b"'select' the \"best\" of 'them', and order it from where you are -- or not; cat or dog | 'union' of ls and id, "
+             b"if (a = b) then 'drop' by /bin/table, where 1 or \"two\" like it & "
+             b"echo 'values' of sleep into a = 'b' . ")
+
+
+@attack('judged-text', caps=HTTP, rules='''
+alert http any any -> any any (msg:"SQL"; flow:to_server; http.arg; canonicalise; sqli; sid:1;)
+alert http any any -> any any (msg:"scripts"; flow:to_server; http.arg; canonicalise; xss; sid:2;)
+alert http any any -> any any (msg:"shells"; flow:to_server; http.arg; canonicalise; shell_injection; sid:3;)
+''')
+def judged_text(wire):
+    """forms with a text that reads like SQL and shell commands, and is neither"""
+    n = 0
+    while not wire.full:
+        c = wire.connect(80)
+        for _ in range(4):
+            # Each text is another one, so that no result is known.
+            n += 1
+            body = b'text=' + b'%d ' % n + (SENTENCES * 40)[:8000].replace(b'&', b'%26').replace(b' ', b'+')
+            c.say(0, b'POST /forum HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/x-www-form-urlencoded\r\n'
+                     b'Content-Length: %d\r\n\r\n' % len(body) + body)
+
+
 @attack('relative-contents', caps=STREAM, rules='''
 alert tcp any any -> any 9999 (msg:"three"; content:"aa"; content:"ab"; distance:0; content:"ac"; distance:0; content:"zz"; distance:0; sid:1;)
 alert tcp any any -> any 9999 (msg:"jump"; content:"aa"; byte_jump:1,0,relative; content:"ab"; within:400; content:"zz"; within:9; sid:2;)

@@ -434,12 +434,18 @@ pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
     if text.len() < BASE64_MIN || body.len() % 4 == 1 {
         return false;
     }
-    let start = out.len();
-    let decoded = decode_base64(body, out);
-    if !decoded {
-        out.truncate(start);
+    // At most one byte in twenty of the result is not text.
+    let (mut others, most) = (0, body.len() * 6 / 8 / 20);
+    let is_text = |b: u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e);
+    // Nearly all values fail, so this pass writes nothing.
+    let plausible = decoded(body).all(|part| {
+        others += part.as_ref().map_or(0, |(bytes, len)| bytes.iter().take(*len).filter(|b| !is_text(**b)).count());
+        part.is_some() && others <= most
+    });
+    if plausible {
+        decoded(body).flatten().for_each(|(bytes, len)| out.extend(bytes.iter().take(len)));
     }
-    decoded
+    plausible
 }
 
 /// The value of each character of Base64, in both alphabets; a plus may have become a space. Others have [`NO_DIGIT`].
@@ -460,27 +466,22 @@ const DIGITS: [u8; 256] = {
 };
 const NO_DIGIT: u8 = 0xff;
 
-/// Appends what Base64 characters decode to; false if one is none, or if more than one byte in twenty of the result is not text.
-fn decode_base64(body: &[u8], out: &mut Vec<u8>) -> bool {
-    let (mut others, most) = (0, body.len() * 6 / 8 / 20);
-    let mut take = |four: [u8; 4], len: usize, out: &mut Vec<u8>| {
+/// What each four characters of Base64 decode to, and how many bytes that is; `None` for characters that are none.
+fn decoded(body: &[u8]) -> impl Iterator<Item = Option<([u8; 3], usize)>> {
+    let part = |four: [u8; 4], len: usize| {
         let [a, b, c, d] = four.map(|b| DIGITS[usize::from(b)]);
-        let [_, bytes @ ..] =
-            (u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d)).to_be_bytes();
-        let bytes = &bytes[..len];
-        others += bytes.iter().filter(|b| !matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)).count();
-        out.extend_from_slice(bytes);
-        (a | b | c | d) != NO_DIGIT && others <= most
+        let [_, x, y, z] = (u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d)).to_be_bytes();
+        (a | b | c | d != NO_DIGIT).then_some(([x, y, z], len))
     };
     let (fours, rest) = body.as_chunks::<4>();
-    fours.iter().all(|four| take(*four, 3, out))
-        && match *rest {
-            [] => true,
-            [a, b] => take([a, b, b'A', b'A'], 1, out),
-            [a, b, c] => take([a, b, c, b'A'], 2, out),
-            // No byte has fewer than two characters.
-            _ => false,
-        }
+    let last = match *rest {
+        [] => None,
+        [a, b] => Some(part([a, b, b'A', b'A'], 1)),
+        [a, b, c] => Some(part([a, b, c, b'A'], 2)),
+        // No byte has fewer than two characters.
+        _ => Some(None),
+    };
+    fours.iter().map(move |four| part(*four, 3)).chain(last)
 }
 
 /// Appends the decoded form of data.
@@ -539,20 +540,28 @@ fn replace(value: &mut Cow<'_, [u8]>, next: &mut Vec<u8>) {
 pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     let value = decode_all(data);
-    // Without branches, for `has`.
-    let is_space = |b: u8| (b == b' ') | (b.wrapping_sub(b'\t') < 5);
+    if has(&value, is_space) {
+        spaces(&value, out);
+    } else {
+        out.extend_from_slice(&value);
+    }
+    out[start..].make_ascii_lowercase();
+    debug_assert!(out.len() - start <= data.len() * 2 + 4, "grown");
+}
+
+/// White space. It has no branches, for [`has`].
+fn is_space(b: u8) -> bool {
+    (b == b' ') | (b.wrapping_sub(b'\t') < 5)
+}
+
+/// Appends `value` with each run of white space as one space, or as a line end if it contains one.
+fn spaces(value: &[u8], out: &mut Vec<u8>) {
     let mut space = None;
     for part in value.chunks(PART) {
-        // Words and numbers.
-        if !has(part, is_space) {
-            out.extend(part.iter().map(u8::to_ascii_lowercase));
-            space = None;
-            continue;
-        }
-        // Nearly all others have single spaces, which stay.
+        // Nearly all parts have single spaces at most, which stay.
         let double = part.first() == Some(&b' ') && space.is_some() || has_pair(part, |a, b| a == b' ' && b == b' ');
         if !double && !has(part, |b| matches!(b, b'\t'..=b'\r')) {
-            out.extend(part.iter().map(u8::to_ascii_lowercase));
+            out.extend_from_slice(part);
             space = (part.last() == Some(&b' ')).then(|| out.len() - 1);
             continue;
         }
@@ -566,12 +575,11 @@ pub fn canonical(data: &[u8], out: &mut Vec<u8>) {
                 }
                 _ => {
                     space = None;
-                    out.push(b.to_ascii_lowercase());
+                    out.push(b);
                 }
             }
         }
     }
-    debug_assert!(out.len() - start <= data.len() * 2 + 4, "grown");
 }
 
 /// Bytes that are tested or changed together.
@@ -580,11 +588,11 @@ const PART: usize = 64;
 /// Whether one of the bytes is such. Parts are tested as a whole, which the compiler turns into a few vector instructions if it
 /// knows their length, and if `is` has no branches (`|` and not `||`; `matches!` with several patterns may become a table).
 pub(crate) fn has(data: &[u8], is: impl Fn(u8) -> bool) -> bool {
+    // A number, because the compiler does not join truth values in vectors.
+    let any = |part: &[u8]| part.iter().fold(0, |any, &b| any | u8::from(is(b))) != 0;
     let (parts, rest) = data.as_chunks::<PART>();
     let (short, rest) = rest.as_chunks::<16>();
-    parts.iter().any(|part| part.iter().fold(false, |any, &b| any | is(b)))
-        || short.iter().any(|part| part.iter().fold(false, |any, &b| any | is(b)))
-        || rest.iter().any(|&b| is(b))
+    parts.iter().any(|part| any(part)) || short.iter().any(|part| any(part)) || any(rest)
 }
 
 /// Whether all bytes are letters or digits: most long values have no meaning to any interpreter.
@@ -622,7 +630,8 @@ mod tests {
         use base64::Engine;
         for len in 9..40 {
             let text: Vec<u8> = (0..len).map(|n| b'A' + n % 26).collect();
-            for engine in [base64::engine::general_purpose::STANDARD, base64::engine::general_purpose::STANDARD_NO_PAD] {
+            for engine in [base64::engine::general_purpose::STANDARD, base64::engine::general_purpose::STANDARD_NO_PAD]
+            {
                 let mut encoded = engine.encode(&text).into_bytes();
                 let mut out = b"before".to_vec();
                 assert!(base64_plausible(&encoded, &mut out));

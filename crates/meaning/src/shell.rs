@@ -139,10 +139,17 @@ fn separator(data: &[u8]) -> Option<(usize, u8)> {
     }
 }
 
-/// Whether a [`separator`] may begin with this byte.
-const fn begins_separator(b: u8) -> bool {
-    matches!(b, b'$' | b'<' | b'>' | b'|' | b'&' | b'`' | b';' | b'\n' | b'\\' | b'%')
-}
+/// Whether a [`separator`] may begin with a byte.
+const SEPARATORS: [bool; 256] = {
+    let mut table = [false; 256];
+    let begins = b"$<>|&`;\n\\%";
+    let mut i = 0;
+    while i < begins.len() {
+        table[begins[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
 
 /// Whether a parameter of a URL, or the value of `name=value`, begins with a command.
 fn parameters(value: &[u8]) -> bool {
@@ -170,10 +177,12 @@ fn commands(value: &[u8]) -> bool {
     if command(value, 0) {
         return true;
     }
-    if is_word(value) || !has(value, begins_separator) {
+    if is_word(value) {
         return false;
     }
-    while at < value.len() {
+    let next = |at: usize| value.get(at..)?.iter().position(|&b| SEPARATORS[usize::from(b)]);
+    while let Some(skipped) = next(at) {
+        at += skipped;
         let rest = value.get(at..).unwrap_or(&[]);
         match separator(rest) {
             Some(_) if table && rest.first() == Some(&b'|') => at += 1,
@@ -474,7 +483,7 @@ mod tests {
     fn separators_begin_as_said() {
         for begin in 0..=u8::MAX {
             let separates = (0..=u8::MAX).any(|b| separator(&[begin, b, b'a']).is_some());
-            assert_eq!(separates, begins_separator(begin), "{begin}");
+            assert_eq!(separates, SEPARATORS[usize::from(begin)], "{begin}");
         }
     }
 

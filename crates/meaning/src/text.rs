@@ -4,6 +4,8 @@
 //! long texts: sentences around code examples, or many lines of a program. Such a text passes, unless it begins or ends
 //! like an attack: the rest of the surrounding statement must fit, or be cut off.
 
+use crate::words::{List, Words};
+
 /// Minimum length of a full line.
 const FULL: usize = 12;
 /// Number of full lines that make a document.
@@ -14,149 +16,154 @@ const HITS: usize = 3;
 const LOOK: usize = 16 << 10;
 
 /// Sentence words that SQL, shells and JavaScript do not have; in English, German, French and Spanish.
-const WORDS: &[&str] = &[
-    "a",
-    "about",
-    "after",
-    "also",
-    "am",
-    "an",
-    "any",
-    "are",
-    "auch",
-    "avec",
-    "be",
-    "because",
-    "been",
-    "bei",
-    "but",
-    "can",
-    "can't",
-    "cannot",
-    "could",
-    "dans",
-    "das",
-    "de",
-    "del",
-    "der",
-    "des",
-    "did",
-    "die",
-    "different",
-    "do",
-    "does",
-    "doesn't",
-    "don't",
-    "du",
-    "ein",
-    "eine",
-    "el",
-    "es",
-    "est",
-    "et",
-    "every",
-    "explain",
-    "für",
-    "hat",
-    "had",
-    "has",
-    "have",
-    "he",
-    "hello",
-    "her",
-    "here",
-    "hi",
-    "his",
-    "how",
-    "i",
-    "i'd",
-    "i'll",
-    "i'm",
-    "i've",
-    "ich",
-    "idea",
-    "ideas",
-    "instead",
-    "ist",
-    "it",
-    "it's",
-    "its",
-    "je",
-    "just",
-    "la",
-    "las",
-    "le",
-    "les",
-    "list",
-    "los",
-    "me",
-    "mit",
-    "my",
-    "need",
-    "nicht",
-    "no",
-    "nothing",
-    "of",
-    "only",
-    "our",
-    "para",
-    "pas",
-    "please",
-    "pour",
-    "que",
-    "qué",
-    "says",
-    "she",
-    "should",
-    "sie",
-    "sirve",
-    "so",
-    "some",
-    "thanks",
-    "that",
-    "that's",
-    "the",
-    "their",
-    "them",
-    "there",
-    "there's",
-    "they",
-    "this",
-    "to",
-    "too",
-    "tried",
-    "un",
-    "una",
-    "und",
-    "une",
-    "use",
-    "vous",
-    "vs",
-    "want",
-    "was",
-    "way",
-    "we",
-    "we've",
-    "were",
-    "what",
-    "what's",
-    "which",
-    "who",
-    "why",
-    "wie",
-    "will",
-    "won't",
-    "would",
-    "write",
-    "wrote",
-    "y",
-    "you",
-    "you'll",
-    "your",
-];
+static WORDS: List = List::new(|| {
+    Words::of([
+        "a",
+        "about",
+        "after",
+        "also",
+        "am",
+        "an",
+        "any",
+        "are",
+        "auch",
+        "avec",
+        "be",
+        "because",
+        "been",
+        "bei",
+        "but",
+        "can",
+        "can't",
+        "cannot",
+        "could",
+        "dans",
+        "das",
+        "de",
+        "del",
+        "der",
+        "des",
+        "did",
+        "die",
+        "different",
+        "do",
+        "does",
+        "doesn't",
+        "don't",
+        "du",
+        "ein",
+        "eine",
+        "el",
+        "es",
+        "est",
+        "et",
+        "every",
+        "explain",
+        "für",
+        "hat",
+        "had",
+        "has",
+        "have",
+        "he",
+        "hello",
+        "her",
+        "here",
+        "hi",
+        "his",
+        "how",
+        "i",
+        "i'd",
+        "i'll",
+        "i'm",
+        "i've",
+        "ich",
+        "idea",
+        "ideas",
+        "instead",
+        "ist",
+        "it",
+        "it's",
+        "its",
+        "je",
+        "just",
+        "la",
+        "las",
+        "le",
+        "les",
+        "list",
+        "los",
+        "me",
+        "mit",
+        "my",
+        "need",
+        "nicht",
+        "no",
+        "nothing",
+        "of",
+        "only",
+        "our",
+        "para",
+        "pas",
+        "please",
+        "pour",
+        "que",
+        "qué",
+        "says",
+        "she",
+        "should",
+        "sie",
+        "sirve",
+        "so",
+        "some",
+        "thanks",
+        "that",
+        "that's",
+        "the",
+        "their",
+        "them",
+        "there",
+        "there's",
+        "they",
+        "this",
+        "to",
+        "too",
+        "tried",
+        "un",
+        "una",
+        "und",
+        "une",
+        "use",
+        "vous",
+        "vs",
+        "want",
+        "was",
+        "way",
+        "we",
+        "we've",
+        "were",
+        "what",
+        "what's",
+        "which",
+        "who",
+        "why",
+        "wie",
+        "will",
+        "won't",
+        "would",
+        "write",
+        "wrote",
+        "y",
+        "you",
+        "you'll",
+        "your",
+    ])
+});
 /// Sentence words that SQL has as well.
-const WORDS_OF_SQL: &[&str] =
-    &["all", "and", "as", "by", "for", "from", "if", "in", "is", "not", "on", "one", "or", "then", "when", "with"];
+static WORDS_OF_SQL: List = List::new(|| {
+    Words::of([
+        "all", "and", "as", "by", "for", "from", "if", "in", "is", "not", "on", "one", "or", "then", "when", "with",
+    ])
+});
 
 /// Words that begin questions and statements, and neither code nor the rest of a condition.
 const ASKS: &[&str] = &[
@@ -198,11 +205,13 @@ fn is_quote(value: &[u8], at: usize) -> bool {
 }
 
 /// Words that join conditions: between two quotes they are no quotation.
-const JOINS: &[&str] = &[
-    "or", "and", "xor", "not", "union", "select", "like", "rlike", "regexp", "is", "in", "between", "having", "order",
-    "group", "limit", "div", "mod", "where", "waitfor", "sounds", "collate", "as", "into", "from", "then", "else",
-    "when",
-];
+static JOINS: List = List::new(|| {
+    Words::of([
+        "or", "and", "xor", "not", "union", "select", "like", "rlike", "regexp", "is", "in", "between", "having",
+        "order", "group", "limit", "div", "mod", "where", "waitfor", "sounds", "collate", "as", "into", "from", "then",
+        "else", "when",
+    ])
+});
 
 /// Whether all quotes are quotations in a sentence: each begins in front of a word that joins no conditions, ends behind
 /// a word, and stands apart from other words.
@@ -231,7 +240,7 @@ pub(crate) fn quotes_words(value: &[u8]) -> bool {
                     after.is_none_or(|b| matches!(b, b' ' | b'\n' | b')' | b'.' | b',' | b';' | b':' | b'?' | b'!'));
                 let words = before.is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
                 let first = value.get(from..at).unwrap_or(&[]).split(|b| !b.is_ascii_alphabetic()).next();
-                let joins = first.is_none_or(|w| JOINS.iter().any(|j| j.as_bytes() == w));
+                let joins = first.is_none_or(|w| JOINS.has(w));
                 if !apart || !words || joins {
                     return false;
                 }
@@ -366,7 +375,7 @@ pub(crate) fn only_words(value: &[u8]) -> bool {
     words.peek().is_some() && words.all(|w| w.iter().all(u8::is_ascii_alphabetic))
 }
 
-/// The number of sentence words, and whether there are at least two different ones.
+/// The number of sentence words, and whether there are at least two different ones. It stops once both are enough for prose.
 fn hits(value: &[u8], of: Of) -> (usize, bool) {
     let (mut count, mut first, mut two) = (0, &b""[..], false);
     for word in value.split(|b| b.is_ascii_whitespace()) {
@@ -376,12 +385,14 @@ fn hits(value: &[u8], of: Of) -> (usize, bool) {
         let word = word.get(from..to).unwrap_or(&[]);
         // In scripts without spaces, every second character counts as a word.
         let foreign = word.iter().filter(|b| **b >= 0xe0).count() / 2;
-        let known = WORDS.iter().any(|w| w.as_bytes() == word)
-            || of != Of::Sql && WORDS_OF_SQL.iter().any(|w| w.as_bytes() == word);
+        let known = WORDS.has(word) || of != Of::Sql && WORDS_OF_SQL.has(word);
         if known || foreign > 0 {
             count += foreign.max(1);
             two |= foreign > 1 || !first.is_empty() && first != word;
             first = word;
+            if two && count >= HITS {
+                break;
+            }
         }
     }
     (count, two)

@@ -401,7 +401,9 @@ impl TcpSession {
 
     /// Keeps data of a direction from stream offset `from` on, even if all readers have it; `None` ends that.
     pub fn keep(&mut self, direction: Direction, from: Option<u64>) {
-        if let Some(d) = &mut self.peers[direction.index()].data {
+        if let Some(d) = &mut self.peers[direction.index()].data
+            && d.keep != from
+        {
             d.keep = from;
             self.release(direction);
         }

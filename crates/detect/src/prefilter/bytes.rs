@@ -48,11 +48,10 @@ impl Bytes {
         (!rules.is_empty()).then_some(Bytes { all, rules })
     }
 
-    /// Adds the rules of which `data` has a byte.
-    pub(super) fn scan(&self, data: &[u8], out: &mut Vec<u32>) {
-        let have = ByteSet::of(data);
-        if self.all.meets(&have) {
-            out.extend(self.rules.iter().filter(|(set, _)| set.meets(&have)).map(|(_, rule)| *rule));
+    /// Adds the rules that need one of the bytes `have`.
+    pub(super) fn candidates(&self, have: &ByteSet, out: &mut Vec<u32>) {
+        if self.all.meets(have) {
+            out.extend(self.rules.iter().filter(|(set, _)| set.meets(have)).map(|(_, rule)| *rule));
         }
     }
 }

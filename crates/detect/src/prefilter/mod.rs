@@ -22,6 +22,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::byte_set::ByteSet;
 use crate::fast_pattern::FastPattern;
 use crate::mpm::{Matcher, MatcherCache, Pattern, Regex, Scratch};
 
@@ -276,19 +277,26 @@ impl Prefilter {
     }
 
     /// As [`Self::scan`], for a window of streamed data whose first `seen` bytes an earlier window had. Rules that only these
-    /// bytes make candidates may be left out.
-    pub(crate) fn scan_behind(&self, data: &[u8], seen: usize, scratch: &mut Scratch, out: &mut Vec<u32>) {
+    /// bytes make candidates may be left out. Returns the set of the data's bytes if a rule needed it.
+    pub(crate) fn scan_behind(
+        &self,
+        data: &[u8],
+        seen: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Option<ByteSet> {
         // Offsets count from the window, so its first bytes are looked at again.
         self.scan_places(data, out);
         if let Some(f) = &self.anywhere {
             f.scan_behind(data, seen, scratch, out);
         }
-        if let Some(b) = &self.bytes {
-            b.scan(data.get(seen..).unwrap_or(data), out);
-        }
         for r in &self.regexes {
             r.scan(data, scratch, out);
         }
+        let bytes = self.bytes.as_ref()?;
+        let set = ByteSet::of(data);
+        bytes.candidates(&set, out);
+        Some(set)
     }
 
     /// As [`Self::scan`], for stream data whose first `seen` bytes were searched before. Offsets may count from its
@@ -302,7 +310,7 @@ impl Prefilter {
             f.scan(data, seen, scratch, out);
         }
         if let Some(b) = &self.bytes {
-            b.scan(data, out);
+            b.candidates(&ByteSet::of(data), out);
         }
         for r in &self.regexes {
             r.scan(data, scratch, out);

@@ -66,13 +66,11 @@ impl Slot {
         out: &mut Vec<u32>,
     ) {
         let from = out.len();
-        if let Some(prefilter) = &self.prefilter {
-            prefilter.scan_behind(value, seen, mpm, out);
-        }
+        let bytes = self.prefilter.as_ref().and_then(|p| p.scan_behind(value, seen, mpm, out));
         if self.every.is_empty() && (self.found.is_empty() || out.len() == from) {
             return;
         }
-        let bytes = ByteSet::of(value);
+        let bytes = bytes.unwrap_or_else(|| ByteSet::of(value));
         let mut holds = |rule: u32, judged: &Judged| {
             if judged.bytes.is_some_and(|needed| !needed.meets(&bytes)) {
                 return false;
