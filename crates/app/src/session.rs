@@ -99,6 +99,8 @@ pub struct AppSession {
     changes: u32,
     /// Nothing more of the flow is parsed.
     off: bool,
+    /// The parser has finished. The rest only lengthens the frame of the stream, for rules.
+    passing: bool,
     /// The flow has reached its limit of transactions, and data waits until some are freed.
     full: bool,
     /// The last error of a parser, until the caller takes it.
@@ -150,7 +152,8 @@ impl AppSession {
     /// Feeds data of a direction: the unconsumed rest of the last call, followed by new data. [`Parse::end`] marks the end of
     /// the stream.
     pub fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> FeedResult {
-        if self.off || self.truncated[dir.index()] {
+        if self.off || self.passing || self.truncated[dir.index()] {
+            self.ended[dir.index()] |= self.passing && cx.end;
             return FeedResult::used(data.len());
         }
         if !data.is_empty() {
@@ -254,7 +257,7 @@ impl AppSession {
     /// Handles a gap in a direction.
     pub fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
         self.waits = None;
-        if self.off || self.truncated[dir.index()] {
+        if self.off || self.passing || self.truncated[dir.index()] {
             return;
         }
         match self.parsers.last_mut().filter(|_| self.parsing) {
@@ -330,7 +333,11 @@ impl AppSession {
                 FeedResult::used(consumed)
             }
             Outcome::Done => {
-                (self.off, self.parsing) = (true, false);
+                self.parsing = false;
+                let wishes = &cx.shared.wishes;
+                let tunnel = !wishes.no_payload && !wishes.bypass && cx.flow.proto == TCP;
+                self.passing = tunnel && cx.shared.frames.watched;
+                self.off = !self.passing;
                 FeedResult::used(consumed)
             }
             // Datagrams are independent: the parser may understand the next one.

@@ -33,6 +33,45 @@ fn stream_frames(transport: u8, port: u16, parts: &[(Direction, &[u8])]) -> (App
 }
 
 #[test]
+fn the_stream_goes_on_when_the_parser_has_finished() {
+    let flow = FlowCore {
+        state: FlowState::Established,
+        ..FlowCore::new(1, 6, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 5900), Time(0))
+    };
+    let setup: &[(Direction, &[u8])] = &[
+        (ToClient, b"RFB 003.008\n"),
+        (ToServer, b"RFB 003.008\n"),
+        (ToClient, &[1, 1]),
+        (ToServer, &[1]),
+        (ToClient, &[0; 4]),
+        (ToServer, &[1]),
+        (ToClient, &[0; 24]),
+    ];
+    for (watched, off) in [(true, false), (false, true)] {
+        let (config, mut shared, mut session) = (AppConfig::default(), Shared::default(), AppSession::default());
+        (shared.frames.wanted, shared.frames.watched) = (watched, watched);
+        let mut feed = |dir, mut rest: &[u8]| {
+            let mut cx =
+                Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
+            // The session asks for the same data again after it has recognised the protocol.
+            for _ in 0..4 {
+                let fed = session.data(&mut cx, dir, rest);
+                rest = &rest[fed.consumed..];
+                if !fed.again {
+                    break;
+                }
+            }
+            (rest.len(), session.is_off(), session.proto)
+        };
+        for (dir, bytes) in setup {
+            assert_eq!(feed(*dir, bytes).0, 0, "{bytes:?}");
+        }
+        // Pixels are not parsed. Rules on the stream need them to arrive.
+        assert_eq!(feed(ToClient, &[7; 5000]), (0, off, AppProto::Rfb));
+    }
+}
+
+#[test]
 fn each_side_of_a_connection_is_a_frame() {
     let ftp: &[(Direction, &[u8])] =
         &[(ToClient, b"220 ready\r\n"), (ToServer, b"USER a\r\n"), (ToServer, b"PASS b\r\n")];

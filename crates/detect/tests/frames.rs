@@ -47,7 +47,8 @@ fn compiled(rules: &str) -> (Detect, Vec<String>) {
 
 /// The reasons for rules that are errors, and those for rules that are set aside.
 fn compiled_or_refused(rules: &str) -> (Detect, Vec<String>, Vec<String>) {
-    let available = ["http", "http1", "frame", "app-layer"].map(str::to_owned).into();
+    let available =
+        ["http", "http1", "dns", "snmp", "dcerpc", "smb", "tls", "frame", "app-layer"].map(str::to_owned).into();
     let context = Context { available, ..Context::default() };
     let mut loader = Loader::new(&context);
     loader.load_str(rules, "test.rules");
@@ -224,6 +225,31 @@ fn frames_and_hooks_that_a_protocol_does_not_have_are_errors() {
     );
     let frame = "protocol \"http1\" has no frame \"http1.odd\"";
     assert_eq!(errors, [frame, frame, "protocol \"http1\" has no hook \"odd\""]);
+    assert!(aside.is_empty(), "{aside:?}");
+}
+
+#[test]
+fn a_stream_is_a_frame_of_protocols_over_tcp() {
+    let (_, errors, aside) = compiled_or_refused(
+        "alert dns any any -> any any (frame:dns.stream; content:\"a\"; sid:1;)
+         alert udp any any -> any any (frame:dns.pdu; content:\"a\"; sid:2;)
+         alert ip any any -> any any (frame:tls.stream; content:\"a\"; sid:3;)
+         alert udp any any -> any any (frame:dns.stream; content:\"a\"; sid:4;)
+         alert udp any any -> any any (frame:tls.pdu; content:\"a\"; sid:5;)
+         alert snmp any any -> any any (frame:snmp.stream; content:\"a\"; sid:6;)
+         alert snmp any any -> any any (frame:stream; content:\"a\"; sid:7;)
+         alert dcerpc any any -> any any (frame:dcerpc.smb1.pdu; content:\"a\"; sid:8;)
+         alert tcp any any -> any any (frame:snmp.stream; content:\"a\"; sid:9;)",
+    );
+    let none = |of: &str, name: &str| format!("protocol \"{of}\" has no frame \"{name}\"");
+    let expected = [
+        ("dns", "dns.stream"),
+        ("tls", "tls.pdu"),
+        ("snmp", "snmp.stream"),
+        ("snmp", "stream"),
+        ("dcerpc", "dcerpc.smb1.pdu"),
+    ];
+    assert_eq!(errors, expected.map(|(of, name)| none(of, name)));
     assert!(aside.is_empty(), "{aside:?}");
 }
 

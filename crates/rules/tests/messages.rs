@@ -249,6 +249,10 @@ fn taken_and_refused() {
         ("alert tcp any any => any any", "- content:\"a\";"),
         (http, "- frame:http1.request; content:\"a\"; http.uri; content:\"a\";"),
         (http, "- frame:http1.request; content:\"a\"; pkt_data; content:\"a\";"),
+        (http, "+ frame:stream; content:\"a\";"),
+        (tcp, "- frame:stream; content:\"a\";"),
+        (tcp, "+ frame:http1.stream; content:\"a\";"),
+        ("alert icmp any any -> any any", "- frame:http1.stream; content:\"a\";"),
         // Numbers.
         (tcp, "- dsize:>=0;"),
         (tcp, "- dsize:<=65535;"),

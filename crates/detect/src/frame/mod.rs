@@ -197,22 +197,28 @@ impl FrameBuilder {
     }
 
     /// The protocols that have a frame called `name`, with its number. The name is `protocol.type`, or only the type if
-    /// the rule's header names the protocol.
+    /// the rule's header names the protocol. The frame of a stream needs TCP: under the header `tcp` or `ip` any protocol
+    /// has it. The header `udp` excludes protocols that only use TCP.
     fn kinds(&self, rule: &Rule, name: &str) -> Vec<(AppProto, u8)> {
-        let named = match &rule.protocol {
-            margay_rules::ast::Protocol::App(name) => Some(ProtoSet::named(name)),
-            _ => None,
+        use margay_rules::ast::Protocol;
+        let (named, carried) = match &rule.protocol {
+            Protocol::App(name) => (Some(ProtoSet::named(name)), [true; 2]),
+            Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream => (None, [true, false]),
+            Protocol::Udp => (None, [false, true]),
+            _ => (None, [true; 2]),
         };
         let mut kinds = Vec::new();
         for p in self.protocols.iter().filter(|p| named.is_none_or(|n| n.has(p.proto))) {
+            let [tcp, udp] = p.transports();
+            let (tcp, udp) = (tcp && carried[0], udp && carried[1]);
             let kind = match name.split_once('.') {
-                Some((of, kind)) if p.proto.is_meant_by(of) => kind,
+                Some((of, kind)) if p.rule_name == of => kind,
                 _ => name,
             };
             match p.frames.iter().position(|f| *f == kind) {
-                Some(n) => kinds.push((p.proto, n as u8)),
-                None if kind == "stream" => kinds.push((p.proto, STREAM)),
-                None => {}
+                Some(n) if tcp || udp => kinds.push((p.proto, n as u8)),
+                None if kind == "stream" && (tcp || named.is_none() && carried[0]) => kinds.push((p.proto, STREAM)),
+                _ => {}
             }
         }
         kinds
@@ -225,7 +231,8 @@ impl FrameBuilder {
             (_, Some((of, _))) => of,
             _ => return None,
         };
-        self.protocols.iter().copied().find(|p| p.proto.is_meant_by(of))
+        let mut meant = self.protocols.iter().copied().filter(|p| p.proto.is_meant_by(of));
+        self.protocols.iter().copied().find(|p| p.rule_name == of).or_else(|| meant.next())
     }
 
     pub(crate) fn finish(self, cache: &mut MatcherCache) -> FrameGroups {

@@ -4,7 +4,9 @@
 use std::cmp::Ordering;
 
 use super::{Buffer, Direction, Keyword, need_protocol, side};
-use crate::ast::{Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide};
+use crate::ast::{
+    Arrow, BufferCheck, BufferChecks, Check, Content, Effect, FileCheck, FileHash, FileScope, FileSide, Protocol,
+};
 use crate::builder::{Builder, Input};
 use crate::error::{Fail, fail};
 use crate::number::compare;
@@ -228,12 +230,15 @@ fn frame(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if t.is_empty() || !t.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-')) {
         return fail(M, format!("invalid frame \"{t}\""));
     }
+    if matches!(b.rule.protocol, Protocol::Icmp | Protocol::Icmpv4 | Protocol::Icmpv6 | Protocol::Sctp) {
+        return fail(M, "frames need TCP or UDP");
+    }
     if let Some((name, _)) = t.split_once('.')
         && let Some(group) = protocol::group(name)
     {
         need_protocol(b, group, "frame");
         b.restrict(group)?;
-    } else if b.protocols.is_none() && !matches!(t, "stream") {
+    } else if b.protocols.is_none() {
         return fail(M, format!("frame \"{t}\" names no protocol: write frame:protocol.{t}"));
     }
     b.select(&FRAME, &format!("frame:{t}"), None)
