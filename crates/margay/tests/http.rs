@@ -446,6 +446,31 @@ alert http any any -> any any (msg:"field"; http.host.raw; content:"a.example"; 
     assert_eq!(alerts("http-raw-host", RULES, pieces), [(1, vec![1])].into_iter().collect());
 }
 
+/// IPv6 literals are in lower case, an empty field is an empty raw host, and the values of repeated fields are joined.
+#[test]
+fn values_of_hosts() {
+    const RULES: &str = r#"
+alert http any any -> any any (msg:"literal"; http.host; content:"[2001:db8::1]"; bsize:13; sid:1;)
+alert http any any -> any any (msg:"as written"; http.host.raw; content:"[2001:DB8::1]:81"; bsize:16; sid:2;)
+alert http any any -> any any (msg:"target"; http.host.raw; content:"[2001:db8::1]"; bsize:13; sid:3;)
+alert http any any -> any any (msg:"empty"; http.host.raw; bsize:0; sid:4;)
+alert http any any -> any any (msg:"any"; http.host; content:!"|00|"; sid:5;)
+alert http any any -> any any (msg:"joined"; http.host.raw; content:"A.example, "; bsize:11; sid:6;)
+alert http any any -> any any (msg:"missing"; flow:to_server; app-layer-event:http.missing_host_header; sid:7;)
+"#;
+    let of = |name: &str, head: &str| -> Vec<u64> {
+        let request = format!("{head}\r\n\r\n");
+        alerts(name, RULES, &[(false, request.as_bytes()), (true, RESPONSE)]).into_keys().collect()
+    };
+    assert_eq!(of("http-host-literal", "GET / HTTP/1.1\r\nHost: [2001:DB8::1]:81"), [1, 2, 5]);
+    assert_eq!(of("http-host-target", "GET http://[2001:DB8::1]/ HTTP/1.1\r\nHost: [2001:DB8::1]"), [1, 3, 5]);
+    assert_eq!(of("http-host-empty", "GET / HTTP/1.1\r\nHost: "), [4]);
+    assert_eq!(of("http-host-joined", "GET / HTTP/1.1\r\nHost: A.example\r\nHost:"), [5, 6]);
+    // RFC 9112, section 3.2: a target with a host needs the field too.
+    assert_eq!(of("http-host-none", "GET http://a.example/ HTTP/1.1\r\nAccept: x"), [5, 7]);
+    assert_eq!(of("http-host-old", "GET / HTTP/1.0"), [0u64; 0]);
+}
+
 /// Rules on a chunked body match once the last chunk is there. Fields of the trailer count for `http.header`, though the message's
 /// other fields were inspected long before.
 #[test]

@@ -5,7 +5,6 @@ use margay_flow::Direction;
 use crate::decompress::swf;
 use crate::tx::Found;
 
-use super::headers::trim;
 use super::request::part;
 use super::tx::Http1Tx;
 use super::{BODY, HEADERS, LINE};
@@ -92,7 +91,8 @@ pub(super) fn buffer<'a>(
         Buffer::Cookie => field(cookie(to_server), scratch),
         Buffer::UserAgent => field(b"user-agent", scratch),
         Buffer::Host => some(&tx.host),
-        Buffer::HostRaw if tx.host_raw.is_empty() && tx.base.progress[0] < HEADERS => field(b"host", scratch).map(trim),
+        // Before all fields are there, and if the field is empty.
+        Buffer::HostRaw if tx.host_raw.is_empty() => field(b"host", scratch),
         Buffer::HostRaw => some(&tx.host_raw),
         Buffer::Accept => field(b"accept", scratch),
         Buffer::AcceptLang => field(b"accept-language", scratch),

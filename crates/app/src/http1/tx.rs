@@ -13,7 +13,7 @@ use crate::window::WindowLimits;
 
 use super::body::{Body, BodyCx};
 use super::events::Event;
-use super::headers::{Headers, trim};
+use super::headers::Headers;
 use super::request::{RequestLine, part};
 use super::response::StatusLine;
 use super::{host, uri};
@@ -216,7 +216,7 @@ impl Http1Tx {
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let (target, connect) = self.target();
         let mut several = Vec::new();
-        let header = self.request.headers.joined(b"host", &mut several).map(trim);
+        let header = self.request.headers.joined(b"host", &mut several);
         let mut events = Vec::new();
         let (mut name, mut port) = (Vec::new(), None);
         let mut raw_name = Vec::new();
@@ -240,7 +240,8 @@ impl Http1Tx {
             } else if host::ambiguous((&name, port), (&other, other_port)) {
                 events.push(Event::HostAmbiguous);
             }
-        } else if self.request_line.version >= super::request::Version::V11 && target.host.is_none() {
+        } else if self.request_line.version >= super::request::Version::V11 {
+            // Also if the target has a host (RFC 9112, section 3.2).
             events.push(Event::MissingHost);
         }
         if self.request.headers.repeated(b"host") {
