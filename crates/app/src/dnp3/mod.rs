@@ -364,7 +364,12 @@ impl Dnp3 {
     }
 
     fn fragment(&mut self, turn: &mut Turn<'_, '_, Fragment>, dir: Direction, link: Link, data: &[u8]) {
-        let Some((fragment, event)) = Fragment::read(dir, link, data, self.limits) else { return };
+        let Some((fragment, event)) = Fragment::read(dir, link, data, self.limits) else {
+            if data.get(1) != Some(&CONFIRM) {
+                turn.one_way(dir, Fragment::without_content()).event(Event::LenTooSmall as u8);
+            }
+            return;
+        };
         let tx = turn.one_way(dir, fragment);
         if let Some(event) = event {
             tx.event(event as u8);

@@ -249,10 +249,26 @@ fn what_is_bad_in_a_frame() {
 #[test]
 fn what_is_not_kept() {
     let mut talk = talk();
-    // A confirmation; a link status; a frame of a secondary station; a response without indications; a truncated one.
+    // Confirmations; a link status; a frame of a secondary station; a truncated request.
     talk.client(&fragment(ToServer, b"\xc0\x00")).client(&frame(0xc9, b"")).client(&frame(0x80, b""));
-    talk.server(&fragment(ToClient, b"\xc0\x81\x00")).client(&fragment(ToServer, b"\xc0\x01\x3c")[..12]).end();
+    talk.server(&fragment(ToClient, b"\xc0\x00")).client(&fragment(ToServer, b"\xc0\x01\x3c")[..12]).end();
     assert_eq!((talk.txs().len(), talk.events()), (0, vec![]));
+}
+
+#[test]
+fn fragments_that_end_within_their_header() {
+    for (dir, short) in [(ToServer, &b"\xc0"[..]), (ToServer, b""), (ToClient, b"\xc0\x81\x00"), (ToClient, b"\xc0")] {
+        let mut talk = talk();
+        for data in [short, b"\xc0\x81\0\0"] {
+            let frame = fragment(dir, data);
+            if dir == ToServer {
+                talk.client(&frame)
+            } else {
+                talk.server(&frame)
+            };
+        }
+        assert_eq!((talk.events(), talk.logs().len()), (vec!["len_too_small"], 1), "{short:?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct Chunk<'a> {
     pub(super) data: &'a [u8],
     /// The file ends with it.
     pub(super) end: bool,
+    /// The server stores it before it replies: the client will not commit it.
+    pub(super) synced: bool,
 }
 
 /// The arguments of a call.
@@ -90,9 +92,10 @@ pub(super) fn args3(procedure: u32, mut xdr: Xdr<'_>) -> Option<Args<'_>> {
         v3::WRITE => {
             let offset = xdr.u64()?;
             // The count, and the requested stability.
-            xdr.u64()?;
+            xdr.u32()?;
+            let synced = xdr.u32()? != 0;
             let (len, data) = xdr.beginning()?;
-            args.chunk = Some(Chunk { offset, len, data, end: false });
+            args.chunk = Some(Chunk { offset, len, data, end: false, synced });
         }
         _ => {}
     }
@@ -121,7 +124,7 @@ pub(super) fn results2(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<
         attributes.bytes(20)?;
         let size = u64::from(attributes.u32()?);
         let (len, data) = xdr.beginning()?;
-        results.chunk = Some(Chunk { offset, len, data, end: offset.saturating_add(len) >= size });
+        results.chunk = Some(Chunk { offset, len, data, end: offset.saturating_add(len) >= size, synced: false });
     }
     Some(results)
 }
@@ -152,7 +155,7 @@ pub(super) fn results3(procedure: u32, offset: u64, mut xdr: Xdr<'_>) -> Option<
             xdr.u32()?;
             let end = xdr.u32()? != 0;
             let (len, data) = xdr.beginning()?;
-            results.chunk = Some(Chunk { offset, len, data, end });
+            results.chunk = Some(Chunk { offset, len, data, end, synced: false });
         }
         _ => {}
     }

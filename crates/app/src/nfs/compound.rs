@@ -217,11 +217,11 @@ fn operation<'a>(asked: &mut Asked<'a>, op: u32, xdr: &mut Xdr<'a>) -> Option<()
         WRITE => {
             xdr.bytes(STATEID)?;
             let offset = xdr.u64()?;
-            xdr.u32()?;
+            let synced = xdr.u32()? != 0;
             let (len, data) = xdr.beginning()?;
             // Only one write is followed.
             if asked.chunk.is_none() {
-                asked.chunk = Some(Chunk { offset, len, data, end: false });
+                asked.chunk = Some(Chunk { offset, len, data, end: false, synced });
             }
         }
         _ => return None,
@@ -266,7 +266,7 @@ fn result<'a>(given: &mut Given<'a>, offset: u64, xdr: &mut Xdr<'a>) -> Option<(
             let end = xdr.u32()? != 0;
             let (len, data) = xdr.beginning()?;
             if given.chunk.is_none() {
-                given.chunk = Some(Chunk { offset, len, data, end });
+                given.chunk = Some(Chunk { offset, len, data, end, synced: false });
             }
         }
         READLINK => xdr.opaque(OPAQUE_MAX).map(|_| ())?,

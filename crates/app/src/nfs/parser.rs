@@ -68,6 +68,8 @@ struct Data {
     place: Place,
     /// The file ends with them.
     end: bool,
+    /// As [`Chunk::synced`].
+    synced: bool,
     xid: u32,
 }
 
@@ -571,6 +573,7 @@ impl Nfs {
             left: chunk.len - here.min(chunk.len),
             place,
             end: chunk.end,
+            synced: chunk.synced,
             xid,
         };
         self.after(turn, d)
@@ -609,6 +612,9 @@ impl Nfs {
         }
         if d.end {
             self.finish(turn, d.tx, d.xid);
+        } else if d.synced {
+            // Nothing says that the file is complete, so rules inspect what there is of it.
+            self.with_file(turn, d.tx, |_, f, _| f.files.last_look(f.dir));
         }
         State::Skip
     }

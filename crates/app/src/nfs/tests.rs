@@ -1,10 +1,13 @@
 //! Calls and replies of the three versions, fragmented records, and invalid ones.
 
-use margay_flow::Direction;
+use margay_flow::{Direction, FlowCore, FlowState};
+use margay_packet::Time;
 
 use super::*;
-use crate::parser::Outcome;
+use crate::parser::{Outcome, Parse};
 use crate::testing::Talk;
+use crate::window::WindowLimits;
+use crate::{AppConfig, AppSession, Shared};
 
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
@@ -41,8 +44,13 @@ fn record(message: &[u8]) -> Vec<u8> {
 
 /// Records of version 3: a write, and the reply to a read.
 fn write3(xid: u32, handle: &[u8], offset: u64, data: &[u8]) -> Vec<u8> {
+    write3_as(2, xid, handle, offset, data)
+}
+
+/// A write with the requested stability (RFC 1813, section 3.3.7): 0 waits for COMMIT.
+fn write3_as(stable: u32, xid: u32, handle: &[u8], offset: u64, data: &[u8]) -> Vec<u8> {
     let at = offset.to_be_bytes().to_vec();
-    record(&call(xid, 3, 7, &[opaque(handle), at, word(data.len() as u32), word(2), opaque(data)]))
+    record(&call(xid, 3, 7, &[opaque(handle), at, word(data.len() as u32), word(stable), opaque(data)]))
 }
 
 fn read3(xid: u32, end: u32, data: &[u8]) -> Vec<u8> {
@@ -176,6 +184,53 @@ fn a_file_that_is_written() {
     // COMMIT belongs to the file.
     assert_eq!(talk.txs().len(), 1);
     assert!(talk.logs()[0].contains(r#""write":{"first":true,"last":true,"last_xid":5,"chunks":1}"#));
+}
+
+/// At the end of the stream, rules inspect what there is of a file that is still open.
+#[test]
+fn a_file_that_is_open_at_the_end() {
+    let (config, mut shared, mut session) = (AppConfig::default(), Shared::default(), AppSession::default());
+    shared.files.wants.data = true;
+    let flow = FlowCore {
+        state: FlowState::Established,
+        ..FlowCore::new(1, 6, ([192, 0, 2, 1].into(), 800), ([192, 0, 2, 2].into(), 2049), Time(0))
+    };
+    let mut due = |dir, mut bytes: &[u8], end| {
+        let mut cx = Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
+        // The session asks for the same data again after it has recognised the protocol.
+        for _ in 0..4 {
+            let fed = session.data(&mut cx, dir, bytes);
+            bytes = &bytes[fed.consumed..];
+            if !fed.again {
+                break;
+            }
+        }
+        let tx = session.parsers().first().and_then(|p| p.tx(p.txs().end.checked_sub(1)?))?;
+        let found = tx.base().files.all().first()?.data(tx.file_window(TS, false))?;
+        Some((found.data.to_vec(), tx.base().updated[0]))
+    };
+    assert_eq!(due(TS, &write3_as(0, 1, b"h", 0, b"hello"), false), None);
+    assert_eq!(due(TC, &record(&reply(1, &[word(0), word(0), word(0), word(5), word(0), vec![0; 8]])), false), None);
+    assert_eq!(due(TS, b"", true), Some((b"hello".to_vec(), true)));
+}
+
+/// No COMMIT follows a write that the server stores at once, so rules inspect what there is of the file.
+#[test]
+fn a_synchronous_write_is_inspected() {
+    let limits = WindowLimits { min: 100, window: 100 };
+    let due = |stable| {
+        let mut talk = tcp();
+        talk.shared.files.wants.data = true;
+        talk.client(&write3_as(stable, 1, b"h", 0, b"hello "));
+        let first = talk.txs()[0].base().files.all()[0].data(limits).is_some();
+        talk.client(&write3_as(stable, 2, b"h", 6, b"world"));
+        let found = talk.txs()[0].base().files.all()[0].data(limits).map(|f| f.data.to_vec());
+        assert_eq!(files(&talk), [("Open".into(), 11, false)]);
+        (first, found)
+    };
+    assert_eq!(due(0), (false, None));
+    assert_eq!(due(1), (true, Some(b"hello world".to_vec())));
+    assert_eq!(due(2), (true, Some(b"hello world".to_vec())));
 }
 
 /// Rules on the version match with the first call of a write, whose file ends much later.

@@ -28,7 +28,7 @@ impl FileTest {
         let unknown = if file.ended() { FileOutcome::No } else { FileOutcome::Later };
         match self {
             FileTest::Name(check) => match rule.checks.get(usize::from(*check)) {
-                Some(c) if !file.name().is_empty() => {
+                Some(c) => {
                     context.watch.at(At::FileName(number));
                     yes(c.inspect(file.name(), context))
                 }

@@ -252,7 +252,7 @@ pub(super) fn each<W>(
             }
         }
         SlotSource::FileName => {
-            for file in files.filter(|x| !x.name().is_empty()) {
+            for file in files {
                 if give(Found::whole(file.name()), context) {
                     return;
                 }
