@@ -333,11 +333,9 @@ impl AppSession {
                 FeedResult::used(consumed)
             }
             Outcome::Done => {
-                self.parsing = false;
-                let wishes = &cx.shared.wishes;
-                let tunnel = !wishes.no_payload && !wishes.bypass && cx.flow.proto == TCP;
-                self.passing = tunnel && cx.shared.frames.watched;
-                self.off = !self.passing;
+                let (wishes, watched) = (&cx.shared.wishes, cx.shared.frames.watched);
+                self.passing = watched && !wishes.no_payload && !wishes.bypass && cx.flow.proto == TCP;
+                (self.off, self.parsing) = (!self.passing, false);
                 FeedResult::used(consumed)
             }
             // Datagrams are independent: the parser may understand the next one.
@@ -530,8 +528,12 @@ impl AppSession {
     /// The stream ends. Rules inspect what there is of open files, also if that is less than the first inspection needs.
     fn last_look(&mut self, dir: Direction) {
         for parser in &mut self.parsers {
-            for id in parser.txs() {
-                if parser.tx(id).is_some_and(|tx| tx.base().files.waits(dir))
+            let waits = |p: &dyn Parser, id| p.tx(id).is_some_and(|tx| tx.base().files.waits(dir));
+            let Some(first) = parser.txs().find(|id| waits(&**parser, *id)) else { continue };
+            // A transaction rests between its packets. Those without news are not inspected.
+            parser.wake_txs();
+            for id in first..parser.txs().end {
+                if waits(&**parser, id)
                     && let Some(tx) = parser.tx_mut(id)
                 {
                     tx.base_mut().files.last_look(dir);

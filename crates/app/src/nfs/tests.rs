@@ -195,7 +195,7 @@ fn a_file_that_is_open_at_the_end() {
         state: FlowState::Established,
         ..FlowCore::new(1, 6, ([192, 0, 2, 1].into(), 800), ([192, 0, 2, 2].into(), 2049), Time(0))
     };
-    let mut due = |dir, mut bytes: &[u8], end| {
+    let mut due = |session: &mut AppSession, dir, mut bytes: &[u8], end| {
         let mut cx = Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end, inline: false };
         // The session asks for the same data again after it has recognised the protocol.
         for _ in 0..4 {
@@ -209,9 +209,15 @@ fn a_file_that_is_open_at_the_end() {
         let found = tx.base().files.all().first()?.data(tx.file_window(TS, false))?;
         Some((found.data.to_vec(), tx.base().updated[0]))
     };
-    assert_eq!(due(TS, &write3_as(0, 1, b"h", 0, b"hello"), false), None);
-    assert_eq!(due(TC, &record(&reply(1, &[word(0), word(0), word(0), word(5), word(0), vec![0; 8]])), false), None);
-    assert_eq!(due(TS, b"", true), Some((b"hello".to_vec(), true)));
+    assert_eq!(due(&mut session, TS, &write3_as(0, 1, b"h", 0, b"hello"), false), None);
+    assert_eq!(
+        due(&mut session, TC, &record(&reply(1, &[word(0), word(0), word(0), word(5), word(0), vec![0; 8]])), false),
+        None
+    );
+    session.parsers_mut()[0].rest_tx(0);
+    assert_eq!(due(&mut session, TS, b"", true), Some((b"hello".to_vec(), true)));
+    // Detection sees it, though it rested.
+    assert_eq!(session.parsers()[0].next_awake(0), Some(0));
 }
 
 /// No COMMIT follows a write that the server stores at once, so rules inspect what there is of the file.
