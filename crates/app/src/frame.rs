@@ -161,13 +161,18 @@ impl FrameMarks {
         self.logged || self.inspected.of(proto) != 0
     }
 
+    /// Whether rules inspect this type of the current protocol.
+    pub const fn inspects(&self, kind: u8) -> bool {
+        self.kinds & bit(kind) != 0
+    }
+
     /// Begins a frame of type `kind` at offset `from` of the parser's input. An open frame of the same transaction continues
     /// instead.
     pub fn begin(&mut self, dir: Direction, kind: u8, from: usize, tx: Option<u64>) {
         if !self.wanted {
             return;
         }
-        let i = dir.index();
+        let (i, inspected) = (dir.index(), !self.inspects(kind));
         let list = &mut self.flow.lists[i];
         if list.iter().any(|f| f.kind == kind && f.end.is_none() && f.tx == tx) {
             return;
@@ -186,7 +191,7 @@ impl FrameMarks {
             tx,
             logged: false,
             seen: offset,
-            inspected: self.kinds & bit(kind) == 0,
+            inspected,
             matched: Vec::new(),
         });
     }

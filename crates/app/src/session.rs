@@ -4,6 +4,7 @@ use margay_flow::Direction;
 
 use crate::declare::{Opening, Protocol};
 use crate::expect::Carries;
+use crate::frame::STREAM;
 use crate::parser::{AppCounters, Outcome, Parse, Parser};
 use crate::proto::AppProto;
 use crate::recognise::{Probed, RecogniseState, Recognised, TCP, begins_with};
@@ -99,7 +100,7 @@ pub struct AppSession {
     changes: u32,
     /// Nothing more of the flow is parsed.
     off: bool,
-    /// The parser has finished. The rest only lengthens the frame of the stream, for rules.
+    /// The parser has finished. The rest only lengthens the frame of the stream, for rules that inspect it.
     passing: bool,
     /// The flow has reached its limit of transactions, and data waits until some are freed.
     full: bool,
@@ -333,7 +334,7 @@ impl AppSession {
                 FeedResult::used(consumed)
             }
             Outcome::Done => {
-                let (wishes, watched) = (&cx.shared.wishes, cx.shared.frames.watched);
+                let (wishes, watched) = (&cx.shared.wishes, cx.shared.frames.inspects(STREAM));
                 self.passing = watched && !wishes.no_payload && !wishes.bypass && cx.flow.proto == TCP;
                 (self.off, self.parsing) = (!self.passing, false);
                 FeedResult::used(consumed)

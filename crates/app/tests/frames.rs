@@ -49,7 +49,9 @@ fn the_stream_goes_on_when_the_parser_has_finished() {
     ];
     for (watched, off) in [(true, false), (false, true)] {
         let (config, mut shared, mut session) = (AppConfig::default(), Shared::default(), AppSession::default());
-        (shared.frames.wanted, shared.frames.watched) = (watched, watched);
+        if watched {
+            shared.frames.inspected.add(AppProto::Rfb, STREAM);
+        }
         let mut feed = |dir, mut rest: &[u8]| {
             let mut cx =
                 Parse { config: &config, shared: &mut shared, flow: &flow, time: Time(0), end: false, inline: false };
