@@ -529,17 +529,16 @@ impl AppSession {
     /// The stream ends. Rules inspect what there is of open files, also if that is less than the first inspection needs.
     fn last_look(&mut self, dir: Direction) {
         for parser in &mut self.parsers {
-            let waits = |p: &dyn Parser, id| p.tx(id).is_some_and(|tx| tx.base().files.waits(dir));
-            let Some(first) = parser.txs().find(|id| waits(&**parser, *id)) else { continue };
-            // A transaction rests between its packets. Those without news are not inspected.
-            parser.wake_txs();
-            for id in first..parser.txs().end {
-                if waits(&**parser, id)
-                    && let Some(tx) = parser.tx_mut(id)
-                {
-                    tx.base_mut().files.last_look(dir);
-                    tx.base_mut().touch(dir);
-                }
+            let waits = |id: &u64| parser.tx(*id).is_some_and(|tx| tx.base().files.waits(dir));
+            let waiting: Vec<u64> = parser.txs().filter(waits).collect();
+            if !waiting.is_empty() {
+                // A transaction rests between its packets. Those without news are not inspected.
+                parser.wake_txs();
+            }
+            for id in waiting {
+                let Some(tx) = parser.tx_mut(id) else { continue };
+                tx.base_mut().files.last_look(dir);
+                tx.base_mut().touch(dir);
             }
         }
     }
