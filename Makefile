@@ -180,6 +180,15 @@ defence-report: build ## a page of what of the defence's samples is stopped, mis
 defence-live: build ## the held-out requests past an engine between two namespaces, and what the server received (root)
 	@tools/defence-live $(RELEASE) defence/margay-defence.rules defence/held-out/*-*.txt
 
+defence-lab-live: build ## every sample past an engine between two pairs of interfaces, by technique; fails under 98.5 % (root)
+	@tools/defence-lab-live $(RELEASE)
+
+defence-office: build ## 10 GB of an office's traffic, made of real texts and files, through both rule files: every drop (an hour; OFFICE=--gigabytes 1)
+	@tools/defence-office $(RELEASE) $(OFFICE)
+
+defence-rate: build ## highest lossless rate inline with 1 % of attack packets against none, in pairs (root, idle machine)
+	@tools/defence-rate $(RELEASE)
+
 defence-captures: build ## every rule of defence/ on the real captures of ../shared blocks only attacks (defence/captures.txt)
 	@tools/defence captures $(RELEASE) ../shared/captures/real
 

@@ -3,14 +3,14 @@ import struct
 
 
 def read(path):
-    """Returns the link type and the packets of a capture, each with its time; of a capture that is not classic, None."""
+    """Returns the link type and the packets of a capture, each with its time; of a capture that is not classic, None. Nanoseconds are cut off."""
     with open(path, 'rb') as f: data = f.read()
-    order = {b'\xd4\xc3\xb2\xa1': '<', b'\xa1\xb2\xc3\xd4': '>'}.get(data[:4])
+    order, unit = {b'\xd4\xc3\xb2\xa1': ('<', 1), b'\xa1\xb2\xc3\xd4': ('>', 1), b'\x4d\x3c\xb2\xa1': ('<', 1000), b'\xa1\xb2\x3c\x4d': ('>', 1000)}.get(data[:4], (None, 1))
     if not order: return None
     found, at = [], 24
     while at + 16 <= len(data):
         seconds, micros, length, _ = struct.unpack(order + 'IIII', data[at:at + 16])
-        found.append((seconds * 10**6 + micros, data[at + 16:at + 16 + length])); at += 16 + length
+        found.append((seconds * 10**6 + micros // unit, data[at + 16:at + 16 + length])); at += 16 + length
     return struct.unpack(order + 'I', data[20:24])[0] & 0xffff, found
 
 

@@ -182,7 +182,7 @@ impl Args {
         let start = body.trim_ascii_start();
         match start.first() {
             None => {}
-            Some(b'{' | b'[' | b'"') if json::is_document(start) => self.json(body),
+            Some(b'{' | b'[' | b'"') if json::are_documents(start) => self.json(body),
             Some(b'<') if !is("urlencoded") => self.xml(body),
             _ if is("json") => {
                 self.json(body);
@@ -191,7 +191,7 @@ impl Args {
             _ if is("urlencoded") || content_type.is_empty() => self.form(body),
             _ if is("image/") || is("video/") || is("audio/") || is("octet-stream") || is("zip") => {}
             // Binary messages contain strings, and no server parses them as a form.
-            _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) => {
+            _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) || is_binary(body) => {
                 for chunk in body.utf8_chunks() {
                     let strings = chunk.valid().split(|c: char| c.is_control());
                     for text in strings.filter(|t| t.len() >= STRING_MIN) {
@@ -201,7 +201,8 @@ impl Args {
             }
             _ => {
                 self.add(|out| out.extend_from_slice(body));
-                if body.contains(&b'=') {
+                // A form has one line. In a text of many lines, such as a log, `&` and `=` separate nothing.
+                if body.contains(&b'=') && body.iter().filter(|&&b| b == b'\n').count() < TEXT_LINES {
                     self.form(body);
                 }
             }
@@ -311,6 +312,16 @@ fn is_packed(data: &[u8]) -> bool {
     other * 8 > data.len()
 }
 
+/// Whether a body of a type that says nothing is no text, such as a pushed pack of git. Somewhere in such bytes every short
+/// expression matches. Serialized Java objects are an exception, because rules know them by their first bytes, and so is XML
+/// in UTF-16.
+fn is_binary(data: &[u8]) -> bool {
+    let known: [&[u8]; 5] = [b"\xac\xed", b"\xfe\xff", b"\xff\xfe", b"\0<", b"<\0"];
+    is_packed(data) && std::str::from_utf8(data).is_err() && !known.iter().any(|start| data.starts_with(start))
+}
+
+/// Line ends from which a body of unknown type is a text and no form.
+const TEXT_LINES: usize = 3;
 /// Minimum length of a string in a binary message.
 const STRING_MIN: usize = 4;
 /// Minimum length of text in brackets that is added separately from its name.

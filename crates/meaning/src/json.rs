@@ -5,6 +5,16 @@ const DEPTH: usize = 64;
 
 /// Whether `data` is exactly one object or array.
 pub(crate) fn is_document(data: &[u8]) -> bool {
+    document(data).is_some_and(|end| end == data.len())
+}
+
+/// Whether `data` is an object or array, or several in a row, as collectors of logs take them. The last ones may be cut off.
+pub(crate) fn are_documents(data: &[u8]) -> bool {
+    document(data).is_some_and(|end| matches!(data.get(end), None | Some(b'{' | b'[')))
+}
+
+/// The end of the object or array at the beginning, and of the white space behind it.
+fn document(data: &[u8]) -> Option<usize> {
     let mut at = 0;
     // The closing byte of each open bracket, which also says whether names are expected.
     let mut open: Vec<u8> = Vec::new();
@@ -21,7 +31,7 @@ pub(crate) fn is_document(data: &[u8]) -> bool {
                 } else {
                     open.push(b'}');
                     if !name(data, &mut at) {
-                        return false;
+                        return None;
                     }
                     continue;
                 }
@@ -38,7 +48,7 @@ pub(crate) fn is_document(data: &[u8]) -> bool {
             }
             Some(b'"') if !open.is_empty() => {
                 if !string(data, &mut at) {
-                    return false;
+                    return None;
                 }
             }
             Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') if !open.is_empty() => {
@@ -50,22 +60,22 @@ pub(crate) fn is_document(data: &[u8]) -> bool {
                 let text = data.get(at..at + scalar).unwrap_or(&[]);
                 let number = text.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E'));
                 if !number && !matches!(text, b"true" | b"false" | b"null") {
-                    return false;
+                    return None;
                 }
                 at += scalar;
             }
-            _ => return false,
+            _ => return None,
         }
         // The text after the value.
         loop {
             space(&mut at);
-            let Some(&close) = open.last() else { return at == data.len() };
+            let Some(&close) = open.last() else { return Some(at) };
             match data.get(at) {
                 Some(b',') => {
                     at += 1;
                     space(&mut at);
                     if close == b'}' && !name(data, &mut at) {
-                        return false;
+                        return None;
                     }
                     break;
                 }
@@ -73,7 +83,7 @@ pub(crate) fn is_document(data: &[u8]) -> bool {
                     at += 1;
                     open.pop();
                 }
-                _ => return false,
+                _ => return None,
             }
         }
     }

@@ -241,6 +241,18 @@ fn arguments() {
     assert_eq!(list(|a| a.body(b"application/json", b"{\"a\":")), ["a", "{\"a\":"]);
     assert_eq!(list(|a| a.body(b"text/plain", b"x=y")), ["x=y", "x", "y"]);
     assert_eq!(list(|a| a.body(b"image/png", b"\x89PNG")), [""; 0]);
+    // Documents one after the other, and the last one cut off.
+    assert_eq!(list(|a| a.body(b"application/x-ndjson", b"{\"a\":\"b\"}\n{\"c\":\"d")), ["a", "b", "c", "d"]);
+    assert_eq!(list(|a| a.body(b"application/json", b"{\"a\":\"b\"}{\"c\":1}")), ["a", "b", "c"]);
+    assert_eq!(list(|a| a.body(b"application/json", b"{\"a\":1} or 1")), ["a", "{\"a\":1} or 1"]);
+    // A log is no form, and a pack is no text.
+    let log: &[u8] = b"a & b\nc=d\ne=f\ng=h";
+    assert_eq!(list(|a| a.body(b"text/plain", log)), [String::from_utf8_lossy(log)]);
+    let pack = b"0093 refs/heads/main\0 report-status0000PACK\0\0\0\x02\x9c\xe0@{(\xff\x81\x90\xa3\xb5\xd1\xc8\xf0\x99\x9a\xee\xdd";
+    assert_eq!(
+        list(|a| a.body(b"application/x-git-receive-pack-request", pack)),
+        ["0093 refs/heads/main", " report-status0000PACK"]
+    );
     let few = ArgLimits { count: 2, bytes: 1000 };
     let mut args = Args::new(few);
     args.form(b"a=b&c=d");
