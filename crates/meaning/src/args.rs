@@ -191,7 +191,7 @@ impl Args {
             _ if is("urlencoded") || content_type.is_empty() => self.form(body),
             _ if is("image/") || is("video/") || is("audio/") || is("octet-stream") || is("zip") => {}
             // Binary messages contain strings, and no server parses them as a form.
-            _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) || is_binary(body) => {
+            _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) => {
                 for chunk in body.utf8_chunks() {
                     let strings = chunk.valid().split(|c: char| c.is_control());
                     for text in strings.filter(|t| t.len() >= STRING_MIN) {
@@ -199,6 +199,16 @@ impl Args {
                     }
                 }
             }
+            // Without what is between its strings, a message of another type is one value.
+            _ if is_binary(body) => self.add(|out| {
+                for chunk in body.utf8_chunks() {
+                    let strings = chunk.valid().split(|c: char| c.is_control());
+                    for text in strings.filter(|t| t.len() >= STRING_MIN) {
+                        out.extend_from_slice(text.as_bytes());
+                        out.push(b'\n');
+                    }
+                }
+            }),
             _ => {
                 self.add(|out| out.extend_from_slice(body));
                 // A form has one line. In a text of many lines, such as a log, `&` and `=` separate nothing.

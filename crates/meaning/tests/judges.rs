@@ -251,7 +251,7 @@ fn arguments() {
     let pack = b"0093 refs/heads/main\0 report-status0000PACK\0\0\0\x02\x9c\xe0@{(\xff\x81\x90\xa3\xb5\xd1\xc8\xf0\x99\x9a\xee\xdd";
     assert_eq!(
         list(|a| a.body(b"application/x-git-receive-pack-request", pack)),
-        ["0093 refs/heads/main", " report-status0000PACK"]
+        ["0093 refs/heads/main\n report-status0000PACK\n"]
     );
     let few = ArgLimits { count: 2, bytes: 1000 };
     let mut args = Args::new(few);
