@@ -284,20 +284,11 @@ impl AppSession {
         }
     }
 
-    /// Gives up on the flow because a direction has more waiting data than the engine buffers. If it has a parser, the parser
-    /// fails.
-    pub fn fail(&mut self, cx: &mut Parse<'_>) {
+    /// Gives up on the flow: a direction has more waiting data than the engine buffers ([`ParserError::Internal`]), or it cannot
+    /// have more memory ([`ParserError::Alloc`]). If it has a parser, the parser fails.
+    pub fn fail(&mut self, cx: &mut Parse<'_>, error: ParserError) {
         if self.parsing {
-            self.parser_failed(cx, ParserError::Internal);
-        } else {
-            self.off = true;
-        }
-    }
-
-    /// Gives up on the flow because it cannot have more memory. If it has a parser, the parser fails.
-    pub fn out_of_memory(&mut self, cx: &mut Parse<'_>) {
-        if self.parsing {
-            self.parser_failed(cx, ParserError::Alloc);
+            self.parser_failed(cx, error);
         } else {
             self.off = true;
         }

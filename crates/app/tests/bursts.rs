@@ -370,7 +370,7 @@ fn memory_has_the_parser_itself_in_it() {
     assert!(all >= held + parser as u64, "{all} bytes for {parser} and {held} that it holds");
     let Flow { config, core, shared, session, .. } = &mut flow;
     let mut cx = Parse { config, shared, flow: core, time: Time(0), end: false, inline: false };
-    session.out_of_memory(&mut cx);
+    session.fail(&mut cx, ParserError::Alloc);
     assert!(session.tidy() && !session.tidy());
     assert!(session.memory() < parser as u64, "{}", session.memory());
 }

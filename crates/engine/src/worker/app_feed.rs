@@ -1,6 +1,7 @@
 //! Feeds a flow's application layer with reassembled stream data, or with a datagram.
 
 use margay_app::expect::Carries;
+use margay_app::session::ParserError;
 use margay_app::{AppProto, AppSession, Parse, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, Time};
@@ -180,7 +181,7 @@ impl Feeder<'_> {
         let held = &mut app.held[d.index()];
         if held.len() + bytes.len() > HELD_MAX {
             *held = Vec::new();
-            app.session.fail(&mut self.cx(false));
+            app.session.fail(&mut self.cx(false), ParserError::Internal);
             return false;
         }
         held.extend_from_slice(bytes);
@@ -208,7 +209,7 @@ impl Feeder<'_> {
             }
         }
         if held.len() > HELD_MAX {
-            app.session.fail(&mut self.cx(false));
+            app.session.fail(&mut self.cx(false), ParserError::Internal);
         } else if !held.is_empty() {
             app.held[d.index()] = held;
         }

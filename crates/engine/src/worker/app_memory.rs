@@ -5,6 +5,7 @@
 //! applies, and the flow's transactions are freed with the packet. Flows that do not grow keep their parsers.
 
 use margay_app::Parse;
+use margay_app::session::ParserError;
 use margay_flow::FlowCore;
 use margay_packet::Time;
 
@@ -26,7 +27,7 @@ impl AppStage {
         if self.account(app) && cap != 0 && self.shared.counters.memory > cap {
             self.shared.counters.memcap += 1;
             let mut cx = self.outside(core, time);
-            app.session.out_of_memory(&mut cx);
+            app.session.fail(&mut cx, ParserError::Alloc);
         }
     }
 
@@ -39,7 +40,7 @@ impl AppStage {
 
     /// Stops parsing a flow that the engine cannot continue with.
     pub(super) fn fail(&mut self, core: &FlowCore, app: &mut FlowApp, time: Time) {
-        app.session.fail(&mut self.outside(core, time));
+        app.session.fail(&mut self.outside(core, time), ParserError::Internal);
     }
 
     /// The parse context for a call without data.
