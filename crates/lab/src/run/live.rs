@@ -237,7 +237,14 @@ impl Rig {
         let held = Moment::now().since(at_middle).as_secs_f64();
         let (busy, host) = ((running.busy() - busy_middle) / held, (host_busy() - host_middle) / held);
         let company = witness.end();
-        let sent = sending.report()?;
+        let sent = match sending.report() {
+            Ok(sent) => sent,
+            Err(problem) => {
+                // Nearly always because the engine ended, and that is the better report.
+                running.keep(Duration::from_millis(500), &doing)?;
+                return Err(problem);
+            }
+        };
         drop(sending);
         let probed = probe.map(Probe::end);
         // The probe's packets pass through the engine too, and are counted there.
