@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import re
+import sys
 
 import held_out
 
@@ -52,11 +53,10 @@ class Material:
                 for name in sorted(files):
                     self.take(os.path.join(here, name))
         self.kinds = sorted(self.code)
-        self.requests = []
         path = os.path.join(SHARED, 'attacks', 'requests.jsonl.gz')
-        if os.path.exists(path):
-            with gzip.open(path, 'rt') as f:
-                self.requests = [(row['id'], base64.b64decode(row['request'])) for row in map(json.loads, f) if row['label'] == 'benign']
+        if not os.path.exists(path): sys.exit(f'defence-office: {path} is not there; set SHARED to the folder that has attacks')
+        with gzip.open(path, 'rt') as f:
+            self.requests = [(row['id'], base64.b64decode(row['request'])) for row in map(json.loads, f) if row['label'] == 'benign']
         self.attacks, self.posts = [], []
         folder = os.path.join(ROOT, 'defence', 'held-out')
         for name in sorted(os.listdir(folder)):

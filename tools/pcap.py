@@ -14,8 +14,17 @@ def read(path):
     return struct.unpack(order + 'I', data[20:24])[0] & 0xffff, found
 
 
+#: The beginning of a capture of Ethernet frames.
+HEADER = struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
+
+
+def record(when, frame):
+    """A frame as a capture has it. `when` is in microseconds."""
+    return struct.pack('<IIII', when // 10**6, when % 10**6, len(frame), len(frame)) + frame
+
+
 def write(path, packets):
     """Writes Ethernet frames, each with its time."""
     with open(path, 'wb') as f:
-        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
-        for when, frame in packets: f.write(struct.pack('<IIII', when // 10**6, when % 10**6, len(frame), len(frame)) + frame)
+        f.write(HEADER)
+        for when, frame in packets: f.write(record(when, frame))

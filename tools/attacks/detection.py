@@ -1,7 +1,7 @@
 """Attacks on detection: traffic that makes rules expensive."""
 from . import FLOW, HTTP, STREAM, attack
 from .wire import SERVER, address
-from .web import get
+from .web import get, post
 
 HOSTS = FLOW + ('host.memcap',)
 
@@ -39,8 +39,7 @@ def judged_text(wire):
             # Each text is another one, so that no result is known.
             n += 1
             body = b'text=' + b'%d ' % n + (SENTENCES * 40)[:8000].replace(b'&', b'%26').replace(b' ', b'+')
-            c.say(0, b'POST /forum HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/x-www-form-urlencoded\r\n'
-                     b'Content-Length: %d\r\n\r\n' % len(body) + body)
+            c.say(0, post(b'application/x-www-form-urlencoded', body))
 
 
 @attack('relative-contents', caps=STREAM, rules='''

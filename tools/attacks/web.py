@@ -19,6 +19,10 @@ def answer(body, more=b''):
     return b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n' % len(body) + more + b'\r\n' + body
 
 
+def post(kind, body):
+    return b'POST / HTTP/1.1\r\nContent-Type: ' + kind + b'\r\nContent-Length: %d\r\n\r\n' % len(body) + body
+
+
 @attack('pipelined-requests', caps=HTTP)
 def pipelined(wire):
     """the shortest requests, as many in a segment as fit, and their answers"""
@@ -149,8 +153,7 @@ def many_parts(wire):
     while not wire.full:
         c = wire.connect(80)
         parts = b''.join(b'--b\r\nContent-Disposition: form-data; name="f"; filename="%d"\r\n\r\nx\r\n' % n for n in range(500))
-        c.say(0, b'POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n' % (
-            len(parts) + 7) + parts + b'--b--\r\n')
+        c.say(0, post(b'multipart/form-data; boundary=b', parts + b'--b--\r\n'))
         c.say(1, answer(b''))
 
 
@@ -162,8 +165,7 @@ def almost_boundaries(wire):
         c = wire.connect(80)
         data = b'--' + boundary + b'\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\n' + \
             (b'\r\n--' + boundary[:-1]) * 1000
-        c.say(0, b'POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=' + boundary +
-              b'\r\nContent-Length: %d\r\n\r\n' % len(data) + data)
+        c.say(0, post(b'multipart/form-data; boundary=' + boundary, data))
 
 
 @attack('many-files', caps=HTTP)

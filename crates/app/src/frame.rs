@@ -104,19 +104,18 @@ const fn bit(kind: u8) -> u64 {
 impl FrameKinds {
     /// Adds a frame type of a protocol.
     pub fn add(&mut self, proto: AppProto, kind: u8) {
-        match self.0.iter_mut().find(|(p, _)| *p == proto) {
-            Some((_, kinds)) => *kinds |= bit(kind),
-            None => self.0.push((proto, bit(kind))),
-        }
+        self.add_bits(proto, bit(kind));
     }
 
     /// Adds the types of `other`.
     pub fn add_all(&mut self, other: &FrameKinds) {
-        for &(proto, kinds) in &other.0 {
-            match self.0.iter_mut().find(|(p, _)| *p == proto) {
-                Some((_, known)) => *known |= kinds,
-                None => self.0.push((proto, kinds)),
-            }
+        other.0.iter().for_each(|&(proto, kinds)| self.add_bits(proto, kinds));
+    }
+
+    fn add_bits(&mut self, proto: AppProto, kinds: u64) {
+        match self.0.iter_mut().find(|(p, _)| *p == proto) {
+            Some((_, known)) => *known |= kinds,
+            None => self.0.push((proto, kinds)),
         }
     }
 

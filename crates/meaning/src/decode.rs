@@ -466,7 +466,8 @@ const DIGITS: [u8; 256] = {
 };
 const NO_DIGIT: u8 = 0xff;
 
-/// What each four characters of Base64 decode to, and how many bytes that is; `None` for characters outside its alphabet.
+/// Decodes Base64 four characters at a time. Each item has the decoded bytes and their number, which is less than three only at
+/// the end; it is `None` if a character is not in the alphabet.
 fn decoded(body: &[u8]) -> impl Iterator<Item = Option<([u8; 3], usize)>> {
     let part = |four: [u8; 4], len: usize| {
         let [a, b, c, d] = four.map(|b| DIGITS[usize::from(b)]);

@@ -105,11 +105,12 @@ fn reads_as_one(value: &[u8]) -> bool {
     if value.len() < 2 || value.len() > 16 << 10 {
         return false;
     }
+    // Nothing separates commands.
+    if is_word(value) {
+        return command(value, 0);
+    }
     if commands(value) || parameters(value) {
         return true;
-    }
-    if is_word(value) {
-        return false;
     }
     // A plus that the sender may have meant as a space.
     if memchr::memchr(b'+', value).is_some() {
@@ -176,9 +177,6 @@ fn commands(value: &[u8]) -> bool {
     // The first command counts only if it cannot be ordinary text.
     if command(value, 0) {
         return true;
-    }
-    if is_word(value) {
-        return false;
     }
     let next = |at: usize| value.get(at..)?.iter().position(|&b| SEPARATORS[usize::from(b)]);
     while let Some(skipped) = next(at) {
