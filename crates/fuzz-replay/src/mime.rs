@@ -15,7 +15,7 @@ struct Findings {
     /// Its parts in order. Consecutive data are joined.
     parts: Vec<String>,
     data: Vec<u8>,
-    /// Its problems, without their positions, which depend on the pieces.
+    /// Its kinds of problems. Their positions and numbers depend on the pieces; a transaction records each kind once.
     problems: Vec<String>,
     /// Total bytes of files.
     total: usize,
@@ -28,7 +28,12 @@ impl Findings {
                 self.data.extend_from_slice(piece);
                 self.total += piece.len();
             }
-            Part::Problem(_) => self.problems.push(format!("{part:?}")),
+            Part::Problem(_) => {
+                let problem = format!("{part:?}");
+                if !self.problems.contains(&problem) {
+                    self.problems.push(problem);
+                }
+            }
             other => {
                 self.flush();
                 self.parts.push(format!("{other:?}"));
