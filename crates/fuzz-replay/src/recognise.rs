@@ -17,11 +17,11 @@ pub(crate) const PORTS: [u16; 32] = [
     44818, 5060, 110, 143, 21, 25, 8888, 40000, 0,
 ];
 
-/// A protocol detector with all protocols enabled.
-fn recogniser() -> &'static Recogniser {
-    static R: OnceLock<Recogniser> = OnceLock::new();
-    R.get_or_init(|| {
-        let mut settings = RecogniseSettings::default();
+/// A protocol detector with all protocols enabled, passive or inline.
+fn recogniser(inline: bool) -> &'static Recogniser {
+    static R: [OnceLock<Recogniser>; 2] = [OnceLock::new(), OnceLock::new()];
+    R[usize::from(inline)].get_or_init(|| {
+        let mut settings = RecogniseSettings::new(inline);
         for (proto, _) in configurable() {
             for transport in [TCP, UDP] {
                 settings.set(
@@ -50,11 +50,18 @@ fn flow(transport: u8, sport: u16, dport: u16) -> FlowCore {
 }
 
 /// Feeds the bytes of one direction in pieces of `step`, or all at once for 0.
-fn feed(state: &mut RecogniseState, flow: &FlowCore, dir: Direction, data: &[u8], step: usize) -> Recognised {
+fn feed(
+    recogniser: &Recogniser,
+    state: &mut RecogniseState,
+    flow: &FlowCore,
+    dir: Direction,
+    data: &[u8],
+    step: usize,
+) -> Recognised {
     let mut end = 0;
     while end < data.len() {
         end = if step == 0 { data.len() } else { (end + step).min(data.len()) };
-        match recogniser().recognise(state, flow, dir, data.get(..end).unwrap_or(data), end == data.len()) {
+        match recogniser.recognise(state, flow, dir, data.get(..end).unwrap_or(data), end == data.len()) {
             Recognised::More => {}
             said => return said,
         }
@@ -62,7 +69,7 @@ fn feed(state: &mut RecogniseState, flow: &FlowCore, dir: Direction, data: &[u8]
     Recognised::More
 }
 
-/// The first byte has options. The second selects the server's port, the third the client's, the fourth the place where the
+/// The first byte has options (1: UDP, 2: the server speaks first, 4: midstream, 8: consumed data, 16: inline). The second selects the server's port, the third the client's, the fourth the place where the
 /// second direction's bytes begin, and the fifth is the size of pieces.
 pub fn recognise(data: &[u8]) {
     let [options, server, client, cut, step, data @ ..] = data else { return };
@@ -75,6 +82,7 @@ pub fn recognise(data: &[u8]) {
     } else {
         [Direction::ToClient, Direction::ToServer]
     };
+    let recogniser = recogniser(options & 16 != 0);
     let run = |step: usize| {
         let mut state = RecogniseState::default();
         if options & 4 != 0 {
@@ -83,12 +91,15 @@ pub fn recognise(data: &[u8]) {
         if options & 8 != 0 {
             state.consumed(dirs[1], step);
         }
-        [feed(&mut state, &flow, dirs[0], first, step), feed(&mut state, &flow, dirs[1], second, step)]
+        [
+            feed(recogniser, &mut state, &flow, dirs[0], first, step),
+            feed(recogniser, &mut state, &flow, dirs[1], second, step),
+        ]
     };
     let whole = run(0);
     for said in whole {
         if let Recognised::Known { proto, reverse } = said {
-            assert!(proto.is_known() && recogniser().mode(proto) == Mode::On);
+            assert!(proto.is_known() && recogniser.mode(proto) == Mode::On);
             assert!(
                 !reverse || transport == UDP || options & 4 != 0,
                 "a connection whose beginning was seen is turned"

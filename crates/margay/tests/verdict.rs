@@ -387,3 +387,26 @@ fn a_drop_inside_a_tunnel_is_logged_for_both_packets() {
         of_type(&dir, "drop").iter().map(|d| (d["src_ip"].clone(), d["drop"]["reason"].clone())).collect();
     assert_eq!(drops, [("10.0.0.1".into(), "rules".into()), ("192.0.2.1".into(), "tunnel packet drop".into())]);
 }
+
+/// Inline, a request is inspected before its server answers, whatever its method, and behind blank lines too. A passive engine
+/// waits for the answer, which identifies the protocol.
+#[test]
+fn requests_of_any_method_are_inspected_before_their_servers_answer() {
+    let rules = "drop http any any -> any any (http.uri; content:\"/evil\"; sid:1;)\n";
+    let methods = ["SEARCH", "PURGE", "RPC_IN_DATA", "JEFF", "USER", "\r\nGET"];
+    let capture = || {
+        let mut c = Capture::new();
+        for (n, method) in (0..).zip(methods) {
+            let (at, ports) = (100 * u32::from(n), (5000 + n, 8080));
+            c.open(at, ports, (1000, 5000));
+            let request = format!("{method} /evil HTTP/1.1\r\nHost: x\r\n\r\n");
+            c.tcp(at + 10, Client, ports, (1001, 5001), ACK | PUSH, request.as_bytes());
+        }
+        c
+    };
+    let inline = run_with(&["--simulate-ips"], "methods", capture(), rules, "");
+    let dropped: Vec<_> = of_type(&inline, "drop").iter().filter_map(|d| d["src_port"].as_u64()).collect();
+    assert_eq!(dropped, [5000, 5001, 5002, 5003, 5004, 5005]);
+    let passive = run("methods-passive", capture(), rules, "");
+    assert!(sids(&passive).is_empty());
+}

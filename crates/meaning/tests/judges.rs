@@ -523,3 +523,30 @@ proptest! {
         prop_assert_eq!(out, marked);
     }
 }
+
+#[test]
+fn definitions_and_dated_lines_are_not_sqli() {
+    let harmless = [
+        "CREATE FUNCTION moddatetime() RETURNS trigger AS 'MODULE_PATHNAME' LANGUAGE C;",
+        "create or replace function pg_catalog.f(text) returns bool as 'select pg_catalog.g($1, null::pg_catalog.text);' language sql",
+        "ALTER FUNCTION pg_stat_statements_reset() PARALLEL SAFE;",
+        "REVOKE ALL ON FUNCTION pg_truncate_visibility_map(regclass) FROM PUBLIC;",
+        "ALTER OPERATOR FAMILY gin_trgm_ops USING gin ADD OPERATOR 5 pg_catalog.~ (text, text);",
+        "2026-11-20 12:16:40.251 UTC [46251] app@shop LOG:  statement: PERFORM pg_catalog.set_config(search_path, old_path, true);",
+        "2026-11-20T12:16:40 select count(*) from items",
+    ];
+    all(Judge::Sqli, false, &harmless);
+    let attacks = [
+        "create function sys_exec returns integer soname 'udf.so'",
+        "create or replace function system(cstring) returns int as '/lib/libc.so.6', 'system' language 'c'",
+        "create function f() returns int as 'x' language sql; drop table users",
+        "create function f(s char(20)) returns char(50) deterministic return concat('hello, ', s, '!');",
+        "1; create function f() returns int as 'x' language sql",
+        "grant connect to joe",
+        "create table users (id int)",
+        "2026-11-20 12:16:40' or '1'='1",
+        "2026-11-20 12:16:40\" or 1=1 -- ",
+        "2026-11-20 or 1=1",
+    ];
+    all(Judge::Sqli, true, &attacks);
+}

@@ -10,7 +10,7 @@ use crate::config::{AppConfig, Handover};
 use crate::expect::Carries;
 use crate::parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
-use crate::recognise::{Mode, Opening, Recognition};
+use crate::recognise::{Mode, Opening, Probe, Recognition};
 use crate::tx::Transaction;
 
 /// Creates the parser of an announced connection, whose content has this direction.
@@ -44,6 +44,9 @@ pub struct Protocol {
     pub usual_port: Option<u16>,
     /// Protocol detection.
     pub recognition: Recognition,
+    /// More probes where packets wait for the verdict. Suricata recognises such data only by the answer, after the request
+    /// reached the server.
+    pub inline_probes: &'static [Probe],
     /// How a conversation begins.
     pub opening: Opening,
     /// Words with which clients may begin once the server's side is this protocol, besides those of `recognition`. Alone they
@@ -116,6 +119,7 @@ impl Protocol {
             changes_apart: true,
             usual_port: None,
             recognition: Recognition { patterns: &[], probes: &[] },
+            inline_probes: &[],
             opening: Opening::Any,
             first_words: &[],
             parser: name_only,

@@ -61,6 +61,7 @@ pub static PROTOCOL: Protocol = Protocol {
     usual_port: Some(80),
     capital_events: true,
     recognition: recognition::RECOGNITION,
+    inline_probes: recognition::REQUEST,
     parser,
     buffers: buffers::BUFFERS,
     states: [

@@ -1,10 +1,11 @@
 //! Protocol detection for HTTP/1: by the method of a request (RFC 9110 section 9, RFC 4918, RFC 3253), or the version of a
 //! response, at the very beginning of a direction. If a request begins with anything else, such as blank lines, the response
-//! identifies the protocol.
+//! identifies the protocol. Inline that is too late: there a [`REQUEST`] line identifies it, with whatever method.
 
 use margay_flow::Direction;
 
-use crate::recognise::{Pattern, Recognition};
+use super::headers::is_token;
+use crate::recognise::{PROBE_MAX, Pattern, Probe, Probed, Recognition, TCP};
 
 const fn method(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToServer, bytes).nocase()
@@ -78,3 +79,42 @@ const PATTERNS: &[Pattern] = &[
 ];
 
 pub(super) const RECOGNITION: Recognition = Recognition { patterns: PATTERNS, probes: &[] };
+
+/// Requests with any method, behind blank lines or not.
+pub(super) const REQUEST: &[Probe] = &[Probe { transport: TCP, ports: &[], probe: request }];
+
+/// The longest method that counts.
+const METHOD_MAX: usize = 32;
+
+/// Whether data begins with a request line that ends in a version of HTTP/1 (RFC 9112 section 3), perhaps behind blank lines,
+/// which servers ignore (section 2.2). A longer line than detection sees is one by its target.
+fn request(dir: Direction, data: &[u8]) -> Probed {
+    if dir == Direction::ToClient {
+        return Probed::No;
+    }
+    let seen = data.get(..PROBE_MAX).unwrap_or(data);
+    let more = if data.len() < PROBE_MAX { Probed::More } else { Probed::No };
+    let Some(start) = seen.iter().position(|b| !matches!(b, b'\r' | b'\n')) else { return more };
+    let line = seen.get(start..).unwrap_or(&[]);
+    let (method, rest) = match line.iter().take(METHOD_MAX + 1).position(|b| matches!(b, b' ' | b'\t')) {
+        Some(at) => line.split_at(at),
+        None if line.len() <= METHOD_MAX && is_token(line) => return more,
+        None => return Probed::No,
+    };
+    if !is_token(method) {
+        return Probed::No;
+    }
+    let Some(end) = memchr::memchr(b'\n', rest) else {
+        let target = rest.trim_ascii_start();
+        let is_target = [&b"/"[..], b"http://", b"https://"].iter().any(|t| target.starts_with(t));
+        return if more == Probed::No && is_target { Probed::Yes { reverse: false } } else { more };
+    };
+    let line = rest.get(..end).unwrap_or(rest).trim_ascii();
+    let version = line.rsplit(|b| matches!(b, b' ' | b'\t')).next().filter(|v| v.len() < line.len());
+    match version {
+        Some([name @ .., b'/', b'1', b'.', b'0'..=b'9']) if name.eq_ignore_ascii_case(b"HTTP") => {
+            Probed::Yes { reverse: false }
+        }
+        _ => Probed::No,
+    }
+}

@@ -87,6 +87,7 @@ pub(crate) struct Detectable {
     pub mode: Mode,
     pub opening: Opening,
     pub recognition: Recognition,
+    pub inline_probes: &'static [Probe],
     pub has_parser: bool,
 }
 
@@ -276,6 +277,12 @@ impl Probes {
         self.list.iter().enumerate().filter(|(_, p)| accepts(p)).fold(0, |bits, (i, _)| bits | 1 << i)
     }
 
+    /// The protocol of the first of these probes, one bit each, that accepts data.
+    fn first_of(&self, probes: u64, dir: Direction, data: &[u8]) -> Option<AppProto> {
+        let accepts = |p: &PortProbe| matches!((p.probe)(dir, data), Probed::Yes { reverse: false });
+        self.list.iter().enumerate().find(|(i, p)| probes >> i & 1 != 0 && accepts(p)).map(|(_, p)| p.proto)
+    }
+
     /// Whether a probe other than those for any port is for this one.
     fn has(&self, port: u16) -> bool {
         self.ports.get(usize::from(port >> 6)).is_some_and(|word| word >> (port & 63) & 1 != 0)
@@ -351,7 +358,8 @@ impl Recogniser {
                 }
                 let of = known.recognition.patterns.iter().filter(|p| p.transport == transport);
                 patterns[index].extend(of.map(|p| (known.proto, *p)));
-                for p in known.recognition.probes.iter().filter(|p| p.transport == transport) {
+                let inline = if settings.inline { known.inline_probes } else { &[] };
+                for p in known.recognition.probes.iter().chain(inline).filter(|p| p.transport == transport) {
                     let by_default = || Ports::of(p.ports);
                     let (dp, sp) = (set.dp.clone().unwrap_or_else(by_default), set.sp.clone().unwrap_or_default());
                     let any = p.ports.is_empty() || dp.is_any();
@@ -460,13 +468,14 @@ impl Recogniser {
             (side.probes, side.turned) = (0, 0);
         }
         match best {
-            // An HTTP request may have a method that is another protocol's command: the response shows that it is HTTP. This
-            // does not apply if the server spoke first.
+            // An HTTP request may have a method that is another protocol's command. A probe shows that it is HTTP, or else the
+            // response does. This does not apply if the server spoke first.
             Some((_, proto, false)) if flow.proto == TCP && !answered && self.begins_with_command(proto, dir) => {
                 match request_line(data) {
                     Probed::Yes { .. } => {
+                        side.found = probes.first_of(side.probes, dir, data.get(..PROBE_MAX).unwrap_or(data));
                         (side.searched, side.probes, side.turned) = (true, 0, 0);
-                        Recognised::Failed
+                        side.found.map_or(Recognised::Failed, |proto| Recognised::Known { proto, reverse: false })
                     }
                     Probed::More if !end => {
                         // Search all of it for patterns again.

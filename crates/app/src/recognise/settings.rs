@@ -59,10 +59,17 @@ pub struct ProtocolSettings {
 /// The configuration of all protocols.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecogniseSettings {
+    /// Whether packets wait for the verdict, so that detection must not wait for the answer.
+    pub inline: bool,
     protocols: Vec<(AppProto, u8, ProtocolSettings)>,
 }
 
 impl RecogniseSettings {
+    /// The defaults, passive or inline.
+    pub fn new(inline: bool) -> Self {
+        RecogniseSettings { inline, ..Self::default() }
+    }
+
     /// Sets the configuration of a protocol over a transport (6 or 17).
     pub fn set(&mut self, proto: AppProto, transport: u8, settings: ProtocolSettings) {
         self.protocols.retain(|p| (p.0, p.1) != (proto, transport));

@@ -105,7 +105,7 @@ fn tls_by_a_greeting_in_odd_records() {
 /// No probe is skipped, however many protocols there are (more than fit in a word do not compile).
 #[test]
 fn every_probe_is_asked() {
-    let mut settings = RecogniseSettings::default();
+    let mut settings = RecogniseSettings::new(true);
     for k in ALL {
         for transport in [TCP, UDP] {
             settings.set(k.proto, transport, ProtocolSettings { mode: Some(Mode::On), ..Default::default() });
@@ -181,8 +181,15 @@ fn off_is_not_looked_for() {
 }
 
 /// The result for a direction when its data arrives in these pieces.
-fn in_pieces(f: &FlowCore, midstream: bool, dir: Direction, data: &[u8], pieces: &[usize]) -> Recognised {
-    let (r, mut state) = (recogniser(), RecogniseState::default());
+fn in_pieces(
+    r: &Recogniser,
+    f: &FlowCore,
+    midstream: bool,
+    dir: Direction,
+    data: &[u8],
+    pieces: &[usize],
+) -> Recognised {
+    let mut state = RecogniseState::default();
     if midstream {
         state.set_midstream();
     }
@@ -202,11 +209,54 @@ fn recogniser() -> &'static Recogniser {
     R.get_or_init(Recogniser::default)
 }
 
+/// Detection where packets wait for the verdict.
+fn inline() -> &'static Recogniser {
+    static R: std::sync::OnceLock<Recogniser> = std::sync::OnceLock::new();
+    R.get_or_init(|| Recogniser::new(&RecogniseSettings::new(true)))
+}
+
+/// Inline, a request must be inspected before its server gets it: its line is enough, whatever the method, and although its
+/// first word is another protocol's command.
+#[test]
+fn inline_any_request_line_is_http() {
+    let f = flow(TCP, 40000, 8888);
+    let look = |text: &str| inline().recognise(&mut RecogniseState::default(), &f, TO_SERVER, text.as_bytes(), false);
+    let long = format!("PURGE /{}", "a".repeat(PROBE_MAX));
+    let requests = [
+        "SEARCH /x HTTP/1.1\r\n",
+        "RPC_IN_DATA\t/rpc\tHTTP/1.0\n",
+        "\r\n\nGET / HTTP/1.1\r\n",
+        "jeff http://x/ http/1.1\n",
+        "EHLO / HTTP/1.1\r\n",
+        "USER /?id=1 HTTP/1.1\r\n",
+        "GET /",
+        &long,
+    ];
+    for text in requests {
+        assert_eq!(look(text), is(AppProto::Http1), "{text:?}");
+    }
+    let blank = "\r\n".repeat(PROBE_MAX);
+    let word = "A".repeat(PROBE_MAX);
+    for text in [
+        "HTTP/1.1 200 OK\r\n",
+        "DESCRIBE rtsp://x/ RTSP/1.0\r\n",
+        "X /with-no-version\r\n",
+        "{} /items HTTP/1.1\r\n",
+        &blank,
+        &word,
+    ] {
+        assert_eq!(look(text), Recognised::Failed, "{text:?}");
+    }
+    assert_eq!(look("EHLO mx\r\n"), is(AppProto::Smtp));
+    assert_eq!(look("PURGE / HTTP/1."), Recognised::More);
+}
+
 proptest! {
     #[test]
     fn pieces_do_not_matter(
         start in prop_oneof![
-            Just(&b"GET / HTTP/1.1\r\n"[..]), Just(&b"\x00\x1c\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www"[..]),
+            Just(&b"GET / HTTP/1.1\r\n"[..]), Just(&b"\r\nX / HTTP/1.1\r\n"[..]), Just(&b"EHLO / HTTP/1.1\r\n"[..]),
+            Just(&b"\x00\x1c\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www"[..]),
             Just(&b"\x05\x00\x0b\x03\x10\x00\x00\x00"[..]), Just(&b"\x30\x0c\x02\x01\x01\x60\x07"[..]),
             Just(&b"\x80\x00\x00\x28\x11\x22\x33\x44\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01\x86\xa3"[..]), Just(&b"HTTP/1.1 200 OK\r\n"[..]), Just(&b"SSH-2.0-x\r\n"[..]),
             Just(&b""[..]),
@@ -222,7 +272,9 @@ proptest! {
         data.extend_from_slice(&tail);
         let f = flow(TCP, 40000, port);
         let dir = if client { TO_SERVER } else { TO_CLIENT };
-        prop_assert_eq!(in_pieces(&f, middle, dir, &data, &pieces), in_pieces(&f, middle, dir, &data, &[]));
+        for r in [recogniser(), inline()] {
+            prop_assert_eq!(in_pieces(r, &f, middle, dir, &data, &pieces), in_pieces(r, &f, middle, dir, &data, &[]));
+        }
     }
 }
 

@@ -49,6 +49,7 @@ impl Recogniser {
             mode: p.mode,
             opening: p.opening,
             recognition: p.recognition,
+            inline_probes: p.inline_probes,
             has_parser: protocol(p.proto).is_some(),
         };
         Recogniser::of(ALL.iter().map(of), settings)

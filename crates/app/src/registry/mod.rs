@@ -56,7 +56,7 @@ static PROBES_FIT: () = {
 pub(crate) const fn probes_of(transport: u8) -> usize {
     let (mut n, mut i) = (0, 0);
     while i < BUILT_IN.len() {
-        n += probes_in(BUILT_IN[i].recognition.probes, transport);
+        n += probes_in(BUILT_IN[i].recognition.probes, transport) + probes_in(BUILT_IN[i].inline_probes, transport);
         i += 1;
     }
     n

@@ -186,9 +186,11 @@ pub(crate) fn worker_of(
         upgrade: None,
         scratch: Vec::new(),
     };
+    let mut recognise = settings::recogniser(config)?;
+    recognise.inline = ips;
     let app = AppStage {
         config: Arc::new(margay_app::AppConfig {
-            recogniser: margay_app::recognise::Recogniser::new(&settings::recogniser(config)?),
+            recogniser: margay_app::recognise::Recogniser::new(&recognise),
             files,
             ..protocols
         }),

@@ -8,6 +8,7 @@
 
 mod filter;
 mod graphql;
+mod program;
 mod reader;
 mod statement;
 mod token;
@@ -33,7 +34,11 @@ pub fn is_injection(value: &[u8]) -> bool {
 
 /// Whether a value changes a statement, and neither is a filter nor tells about SQL.
 fn changes(value: &[u8]) -> bool {
-    reads_as_one(value) && !filter::is_filter(value) && !text::asks(value) && !text::tells(value, Of::Sql, reads_as_one)
+    reads_as_one(value)
+        && !filter::is_filter(value)
+        && !program::is_definition(value)
+        && !text::asks(value)
+        && !text::tells(value, Of::Sql, reads_as_one)
 }
 
 /// Whether a value reads as an SQL injection, ignoring whether it is a text about SQL.
@@ -88,7 +93,8 @@ fn reads_as_one(value: &[u8]) -> bool {
     let inside = |q: Option<u8>| match q {
         Some(_) if text::quotes_words(value) => false,
         Some(b'\'') => !elides(value),
-        _ => true,
+        Some(_) => true,
+        None => !program::begins_with_time(value),
     };
     if CONTEXTS.iter().any(|&quote| inside(quote) && weigh(value, quote) >= THRESHOLD) {
         return true;
