@@ -180,6 +180,12 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
         }
     }
     t.end();
+    // A body at its limit ends its file with the next data, or else the flow's end does.
+    for id in t.parser.txs() {
+        if let Some(tx) = t.parser.tx_mut(id) {
+            tx.base_mut().files.finish(&mut t.shared.files, &config.files);
+        }
+    }
     let mut out = vec![format!("{:?}", t.outcome)];
     seen(&*t.parser, &mut out);
     let over = t.shared.counters.http_memcap + t.shared.files.counters.over_window;
