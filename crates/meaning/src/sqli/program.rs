@@ -4,7 +4,7 @@
 use super::reader::Reader;
 use super::token::{Kind, tokens};
 
-/// What a schema is programmed with. Definitions of tables, views, procedures and accounts are attacks even as whole values.
+/// What a schema is programmed with. Definitions of tables, procedures and accounts are attacks even as whole values.
 const PROGRAM: &[&str] = &[
     "function",
     "sequence",
@@ -18,36 +18,41 @@ const PROGRAM: &[&str] = &[
     "cast",
     "collation",
     "conversion",
+    "view",
 ];
 
-/// Whether the value is a single definition of a function, a type or the like, or grants its use. An injection has it
-/// behind the end of another statement, loads a library with it, or has the function's text in the statement itself, as in
+/// Whether the value is a single definition of a function, a type or the like, or grants the use of something. An injection has
+/// it behind the end of another statement, loads a library with it, or has the function's text in the statement itself, as in
 /// MySQL; the migrations of PostgreSQL have it in a string.
 pub(super) fn is_definition(value: &[u8]) -> bool {
-    const VERBS: [&[u8]; 5] = [b"create", b"alter", b"drop", b"grant", b"revoke"];
     // Quick exit: nearly all values begin with something else.
-    let start = value.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
-    let text = value.get(start..).unwrap_or(&[]);
-    if !VERBS.iter().any(|v| text.starts_with(v)) {
+    const STARTS: [&[u8]; 7] = [b"create", b"alter", b"drop", b"grant", b"revoke", b"--", b"/*"];
+    let text = value.trim_ascii_start();
+    if !STARTS.iter().any(|s| text.starts_with(s)) {
         return false;
     }
     let tokens = tokens(text);
     let r = Reader { tokens: &tokens, broken: false, before: false, commented: false };
-    let mut i = 1;
-    if r.word(0, &["grant", "revoke"]) {
-        let Some(on) = tokens.iter().take(8).position(|t| t.word(&["on"])) else { return false };
-        i = on + 1;
-    }
-    while r.word(i, &["or", "replace"]) {
-        i += 1;
-    }
+    let Some(verb) = tokens.iter().position(|t| t.kind != Kind::Comment) else { return false };
     let ends = tokens.iter().position(|t| t.is(";")).is_none_or(|at| at + 1 == tokens.len());
     let loads = |i: usize| {
         r.word(i, &["soname", "external"])
             || r.kind(i, Kind::Text) && tokens.get(i).is_some_and(|t| t.text.contains(&b'/'))
     };
-    let in_string = !(r.word(0, &["create"]) && r.word(i, &["function"])) || tokens.iter().any(|t| t.word(&["as"]));
-    r.word(i, PROGRAM) && ends && in_string && !(0..tokens.len()).any(loads)
+    if !ends || (0..tokens.len()).any(loads) {
+        return false;
+    }
+    if r.word(verb, &["grant", "revoke"]) {
+        let all = r.word(verb + 1, &["all"]) && r.word(verb, &["grant"]);
+        return !all && tokens.iter().skip(verb).take(8).any(|t| t.word(&["on"]));
+    }
+    let mut kind = verb + 1;
+    while r.word(kind, &["or", "replace"]) {
+        kind += 1;
+    }
+    let has = |part: &[u8]| memchr::memmem::find(text, part).is_some();
+    let in_string = !(r.word(verb, &["create"]) && r.word(kind, &["function"])) || has(b" as '") || has(b" as $");
+    r.word(verb, &["create", "alter", "drop"]) && r.word(kind, PROGRAM) && in_string
 }
 
 /// Whether the value begins with a date and a time, `2026-11-20 03:55:37`, as lines of a log do. In a statement that is a
