@@ -202,7 +202,7 @@ fn run(config: &AppConfig, acts: &[Act], size: usize) -> Vec<String> {
 
 /// Whether bytes after the end of a response do not begin another one. The parser adds them to the body only if they arrive
 /// together with the body's end, so the result depends on the pieces.
-fn has_tail(config: &AppConfig, acts: &[Act]) -> bool {
+pub(crate) fn has_tail(config: &AppConfig, acts: &[Act]) -> bool {
     let mut t = Talk::new(config);
     let mut answered = 0;
     let mut rest: Vec<u8> = Vec::new();

@@ -10,7 +10,8 @@ use margay_packet::Time;
 use serde_json::Value;
 
 use crate::folder::folder;
-use crate::talk::{Act, same, script};
+use crate::http1::has_tail;
+use crate::talk::{Act, app_config, same, script};
 
 /// Most bytes of a conversation, because each way of cutting runs separately.
 pub(crate) const BYTES_MAX: usize = 4096;
@@ -204,6 +205,10 @@ pub fn segments(data: &[u8]) {
     // A complete HTTP/2 stream is removed, and later data for it is another transaction. Which data is later depends on the
     // segments. So do bytes after the last HTTP/1 response, see `http1`.
     if ways.iter().flatten().any(|l| l.contains("\"http2\":") || l.contains("request_uri_not_seen")) {
+        return;
+    }
+    // Bytes after a response that begin no other one, likewise.
+    if ways.iter().flatten().any(|l| l.contains("\"http\":")) && has_tail(&app_config(), &acts) {
         return;
     }
     let [whole, small, mixed] = &ways;

@@ -13,7 +13,7 @@ use super::line::{is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::{Http1Tx, Message};
-use super::{HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
+use super::{COMPLETE, HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
 use crate::config::http1::ServerConfig;
 
 const DIR: Direction = Direction::ToServer;
@@ -123,10 +123,10 @@ impl Http1Parser {
     }
 
     /// Handles data after a request that is not a request: it becomes an unannounced body. Returns false if there was no
-    /// request before.
+    /// request before, or if it was answered: its transaction may have been freed, so such data is a transaction of its own.
     fn unexpected(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, line: &[u8]) -> bool {
         let Some(tx) = self.request.tx.checked_sub(1).and_then(|id| self.get(id)) else { return false };
-        if tx.unmatched {
+        if tx.unmatched || tx.base.progress == [COMPLETE; 2] {
             return false;
         }
         tx.event(Event::BodyUnexpected);
