@@ -69,6 +69,8 @@ pub struct TxBase {
     pub no_log: bool,
     /// Whether a rule alerted on it.
     pub alerted: bool,
+    /// Alerts of rules without transaction keywords that named it (`detect.guess-applayer-tx`).
+    pub guesses: u8,
     /// By direction: rules want the sender's certificates stored (`tls.store`). Storing them clears the flag.
     pub store_certificates: [bool; 2],
     /// Bits that rules set (`xbits … track tx`), by the number of their name.

@@ -44,6 +44,8 @@ pub struct DetectConfig {
     /// `detect.guess-applayer-tx`: a rule without transaction keywords alerts with the current transaction, if there is
     /// exactly one.
     pub guess_tx: bool,
+    /// `detect.stream-tx-log-limit`: how many such alerts name the same transaction.
+    pub guess_limit: u8,
     /// `security.lua`
     pub lua: LuaConfig,
     /// Where compiled matchers are cached between starts (`detect.sgh-mpm-caching`).
@@ -78,6 +80,7 @@ impl Default for DetectConfig {
             pair_entries: 64 * 1024,
             port_groups: [1024; 2],
             guess_tx: false,
+            guess_limit: u8::MAX,
             lua: LuaConfig { allow: true, limits: margay_lua::Limits::RULES, restricted: false },
             cache: None,
         }

@@ -410,3 +410,26 @@ fn requests_of_any_method_are_inspected_before_their_servers_answer() {
     let passive = run("methods-passive", capture(), rules, "");
     assert!(sids(&passive).is_empty());
 }
+
+/// `guess-applayer-tx`: any rule without transaction keywords shows the only transaction, `stream-tx-log-limit` times.
+#[test]
+fn alerts_show_the_only_transaction_as_often_as_configured() {
+    let capture = || {
+        let mut c = Capture::new();
+        c.open(0, (5001, 80), (1000, 5000));
+        let mut seq = 1001;
+        for (n, line) in (0..).zip(["GET / HTTP/1.1\r\n", "Host: x\r\n", "A: b\r\n", "C: d\r\n"]) {
+            c.tcp(10 + n, Client, (5001, 80), (seq, 5001), ACK | PUSH, line.as_bytes());
+            seq += line.len() as u32;
+        }
+        c
+    };
+    let rules = "alert ip any any -> any any (flow:to_server; dsize:>0; sid:1;)\n";
+    for (name, limit, want) in [("all", "255", 4), ("two", "2", 2), ("none", "0", 0)] {
+        let limit = format!("detect.stream-tx-log-limit={limit}");
+        let options = ["--simulate-ips", "--set", "detect.guess-applayer-tx=yes", "--set", &limit];
+        let alerts = of_type(&run_with(&options, &format!("guess-{name}"), capture(), rules, ""), "alert");
+        assert_eq!(alerts.len(), 4);
+        assert_eq!(alerts.iter().filter(|a| a["tx_guessed"] == true && a["tx_id"] == 0).count(), want, "{name}");
+    }
+}

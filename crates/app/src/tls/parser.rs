@@ -522,6 +522,12 @@ impl Parser for TlsParser {
                 Step::Stop(n, outcome) => return Parsed { consumed: used + n, outcome },
             }
         }
+        if used > 0
+            && let Some(tx) = self.tx.as_deref_mut().filter(|tx| tx.base.firewall.is_some())
+        {
+            // The firewall decides on encrypted data too, with the tables of the state that the session is in.
+            tx.base.touch(dir);
+        }
         if cx.end {
             self.truncated(cx, dir);
         }

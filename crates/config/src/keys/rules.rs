@@ -79,7 +79,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("detect.profiling.grouping.dump-to-disk", "no", "Whether to write the rule groups to rule_group.json."),
     flag("detect.profiling.grouping.include-rules", "no", "Whether rule_group.json includes the rules."),
     flag("detect.profiling.grouping.include-mpm-stats", "no", "Whether rule_group.json includes the patterns."),
-    number("detect.stream-tx-log-limit", "*", (0, 255), "transactions", "Transactions that an alert of a stream shows.").ignored("an alert of a stream shows the one transaction that it belongs to"),
+    number("detect.stream-tx-log-limit", "255", (0, 255), "alerts", "With `guess-applayer-tx`: alerts that show the same transaction, at most."),
     flag_or("detect.rule-reload", &[], "*", "Whether rules can be reloaded.").ignored("they always can"),
     section("detect-engine", "The old name of `detect`, as a list.").ignored("write it as detect, with its settings below it"),
     // Tenants

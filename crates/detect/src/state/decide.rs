@@ -65,8 +65,10 @@ impl<W: Watch> State<W> {
                 self.counters.alert_queue_overflow += 1;
             } else {
                 let blocked = drops && (input.ips || action != Action::Drop || decision.new_action.is_some());
-                let guessed = guess.filter(|_| m.tx_id.is_none() && !rule.payload.is_empty());
                 let own = self.datagram_tx.filter(|_| m.tx_id.is_none() && rule.of_protocol);
+                let guessed = guess
+                    .filter(|_| m.tx_id.is_none() && own.is_none())
+                    .filter(|&(parser, tx)| may_name(input, parser, tx, detect.config.guess_limit));
                 self.alerts.push(Alert {
                     rule: m.rule,
                     action,
@@ -74,7 +76,7 @@ impl<W: Watch> State<W> {
                     stream: m.stream,
                     tx_id: m.tx_id.or(own.or(guessed).map(|g| g.1)),
                     parser: own.or(guessed).map_or(m.parser, |g| g.0),
-                    tx_guessed: own.is_none() && guessed.is_some(),
+                    tx_guessed: guessed.is_some(),
                     frame: m.frame,
                     context: m.context,
                 });
@@ -146,6 +148,16 @@ fn only_tx(input: &Input<'_>) -> Option<(u8, u64)> {
         (0u8..).zip(parsers).flat_map(|(n, p)| p.txs().filter(move |&id| here(&**p, id)).map(move |id| (n, id)));
     let first = all.next()?;
     all.next().is_none().then_some(first)
+}
+
+/// Whether one more alert may name a transaction that is a guess; counts it.
+fn may_name(input: &mut Input<'_>, parser: u8, tx: u64, limit: u8) -> bool {
+    let parser = input.txs.as_deref_mut().and_then(|p| p.get_mut(usize::from(parser)));
+    let Some(tx) = parser.and_then(|p| p.tx_mut(tx)) else { return false };
+    let guesses = &mut tx.base_mut().guesses;
+    let may = *guesses < limit;
+    *guesses += u8::from(may);
+    may
 }
 
 /// The transaction that a datagram brought, if any: the parser's index and the transaction's number. A rule whose header

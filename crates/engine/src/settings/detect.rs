@@ -51,6 +51,7 @@ pub(crate) fn detect(config: &Config) -> Result<DetectConfig, ConfigError> {
         pair_entries: entries("ippair.memcap", d.pair_entries)?,
         port_groups: port_groups(config)?.unwrap_or(d.port_groups),
         guess_tx: flag(config, "detect.guess-applayer-tx", d.guess_tx)?,
+        guess_limit: number(config, "detect.stream-tx-log-limit", d.guess_limit)?,
         lua: lua(config, d.lua)?,
         cache: cache(config)?,
     })
