@@ -433,3 +433,29 @@ fn alerts_show_the_only_transaction_as_often_as_configured() {
         assert_eq!(alerts.iter().filter(|a| a["tx_guessed"] == true && a["tx_id"] == 0).count(), want, "{name}");
     }
 }
+
+/// Inline, rules on an open frame see each packet's data together with a chunk before it, and match again while their bytes are
+/// in it, as rules on the stream do. A passive engine inspects new data only.
+#[test]
+fn open_frames_are_inspected_in_a_sliding_window_inline() {
+    let capture = || {
+        let mut c = Capture::new();
+        c.open(0, (5001, 25), (1000, 5000));
+        c.tcp(10, Server, (5001, 25), (5001, 1001), ACK | PUSH, b"220 mx ESMTP\r\n");
+        let mut seq = 1001;
+        let filler = format!("NOOP {}\r\n", "x".repeat(1300));
+        for (n, line) in (0..).zip(["EHLO there\r\n", "NOOP\r\n", &filler, &filler, "QUIT\r\n"]) {
+            c.tcp(20 + n, Client, (5001, 25), (seq, 5015), ACK | PUSH, line.as_bytes());
+            seq += line.len() as u32;
+        }
+        c
+    };
+    let rules = "alert smtp any any -> any any (frame:smtp.stream; content:\"EHLO there\"; sid:1;)\n";
+    let at = |options: &[&str], name| -> Vec<_> {
+        let dir = run_with(options, name, capture(), rules, "");
+        of_type(&dir, "alert").iter().map(|a| a["pcap_cnt"].as_u64()).collect()
+    };
+    // The chunk of 2,560 bytes before the last packet no longer has the command.
+    assert_eq!(at(&["--simulate-ips"], "frame-inline"), [5, 6, 7, 8].map(Some));
+    assert_eq!(at(&[], "frame-passive").len(), 1);
+}

@@ -70,7 +70,7 @@ impl<W: Watch> State<W> {
                         let matched = frame.matched.contains(&number);
                         // In one inspection a rule matches a frame once, even if a gap divides it.
                         let now = || self.matches.iter().any(|m| (m.rule, m.frame) == (number, Some(frame.id)));
-                        if matched && (asked.again.is_none() || now()) {
+                        if matched && (asked.again.is_none() && !input.ips || now()) {
                             continue;
                         }
                         self.context
@@ -109,7 +109,7 @@ impl<W: Watch> State<W> {
     }
 
     /// Whether a rule holds in a part of a frame. If it matched the frame before, it must hold in the data that came
-    /// since.
+    /// since; inline, as on the stream, in that data and a chunk before it.
     fn part_holds(
         &mut self,
         asked: &FrameRule,
@@ -120,17 +120,19 @@ impl<W: Watch> State<W> {
     ) -> bool {
         // Inline, a packet brings little, so the rule sees it together with what came before.
         let new_only = asked.new_only && part.seen > 0 && !input.ips;
+        let window = if input.ips && matched { part.seen.saturating_sub(CHUNK as usize) } else { 0 };
+        let again = (matched && !input.ips) || new_only;
         let (checks, data) = match &asked.again {
-            Some(again) if matched || new_only => (again, part.data.get(part.seen..).unwrap_or(&[])),
-            _ => (&asked.checks, part.data),
+            Some(checks) if again => (checks, part.data.get(part.seen..).unwrap_or(&[])),
+            _ => (&asked.checks, part.data.get(window..).unwrap_or(&[])),
         };
-        let starts = part.starts || matched;
+        let starts = part.starts && window == 0 || matched && !input.ips;
         if (asked.from_start && !starts) || (asked.to_end && !part.ends) || data.is_empty() {
             self.context.watch.missing(At::Frame(0), "only part of the frame is there");
             return false;
         }
         self.context.clear_results();
-        (!(matched || new_only) || asked.sizes.iter().all(|s| s.holds(part.size)))
+        (!again || asked.sizes.iter().all(|s| s.holds(part.size)))
             && checks.iter().all(|i| self.matches(i, data))
             && (rule.payload.is_empty() || self.payload_holds(rule, input).is_some())
             && (!rule.payload.is_empty() || self.scripts_hold(rule, input, Some(data)))
