@@ -146,6 +146,9 @@ pub struct DefragConfig {
     /// destination's own timeout if that is known and shorter ([`Policy::Linux`]). Inline, seconds for which forwarded fragments
     /// are remembered, from the last one: at least as long as any host holds them.
     pub timeout: u32,
+    /// Timeouts of destination networks (`defrag.host-config`) as address, prefix length in bits, seconds; the longest prefix
+    /// that contains the destination counts.
+    pub timeouts: Vec<(IpAddr, u8, u32)>,
     /// Whether VLAN tags tell datagrams apart (`vlan.use-for-tracking`).
     pub vlan_tracking: bool,
     /// Policies of destination networks as address, prefix length in bits, policy; the longest prefix that contains the
@@ -169,6 +172,7 @@ impl Default for DefragConfig {
             trackers: 65_535,
             max_frags: 65_535,
             timeout: 60,
+            timeouts: Vec::new(),
             vlan_tracking: true,
             hosts: Vec::new(),
             default_policy: Policy::Bsd,

@@ -377,6 +377,21 @@ fn an_incomplete_datagram_times_out() {
     assert_eq!(feed(&mut d, &ipv4_fragment(1, 2, (0, 1, b'a'), 253), 200).len(), 1);
 }
 
+/// The longest prefix that contains the destination has its timeout.
+#[test]
+fn hosts_have_timeouts_of_their_own() {
+    for (timeouts, late) in
+        [(vec![("10.0.0.0", 8, 20)], true), (vec![("10.0.0.0", 8, 20), ("10.0.0.2", 32, 90)], false)]
+    {
+        let mut config = DecodeConfig::default();
+        config.defrag.timeouts = timeouts.into_iter().map(|(a, p, s)| (a.parse().unwrap(), p, s)).collect();
+        let mut d = Decoder::new(config);
+        assert!(feed(&mut d, &ipv4_fragment(1, 2, (0, 1, b'a'), 253), 100).is_empty());
+        assert_eq!(feed(&mut d, &ipv4_fragment(1, 2, (1, 2, b'b'), 253), 180).is_empty(), late);
+        assert_eq!(d.counters.defrag_tracker_timeout, u64::from(late));
+    }
+}
+
 #[test]
 fn tables_stay_within_their_limits() {
     let mut config = DecodeConfig::default();

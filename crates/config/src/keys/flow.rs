@@ -32,7 +32,7 @@ const URGENT: &[&str] = &["oob", "inline", "drop", "gap", "clear"];
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    list("host-os-policy.<os>", "networks", "", "Networks whose overlapping fragments and segments are read as this system reads them.").like("[10.0.0.0/8]"),
+    list("host-os-policy.<os>", "networks", "", "Networks whose overlapping fragments and segments are read as this system reads them.").shown_by("engine/src/settings/decode.rs::groups_of_hosts_have_timeouts"),
     // Decoding
     number("decoder.max-layers", "16", (1, 255), "headers", "Headers of a packet, at most."),
     flag("decoder.teredo.enabled", "yes", "Whether to decode Teredo."),
@@ -45,14 +45,14 @@ pub(super) const KEYS: &[Key] = &[
     flag("decoder.vntag.enabled", "yes", "Whether to decode VN-Tags."),
     flag("decoder.erspan.typeI.enabled", "", "Whether ERSPAN type I is followed.").ignored("ERSPAN Type I is no longer configurable and always enabled"),
     flag("decoder.recursion-level.use-for-tracking", "yes", "Whether the tunnel depth is part of a flow's identity."),
-    flag("decoder.arp.enabled", "*", "Whether ARP is decoded.").ignored(ALWAYS),
-    flag("decoder.cdp.enabled", "*", "Whether CDP is decoded.").ignored(ALWAYS),
-    flag("decoder.ipv4.ipip.enabled", "*", "Whether IP in IP is decoded.").ignored(ALWAYS),
-    flag("decoder.ipv4.ipip.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
-    flag("decoder.ipv6.ipip-ipv4.enabled", "*", "Whether IPv4 in IPv6 is decoded.").ignored(ALWAYS),
-    flag("decoder.ipv6.ipip-ipv4.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
-    flag("decoder.ipv6.ipip-ipv6.enabled", "*", "Whether IPv6 in IPv6 is decoded.").ignored(ALWAYS),
-    flag("decoder.ipv6.ipip-ipv6.track-parent-flow", "*", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
+    flag("decoder.arp.enabled", "yes", "Whether ARP is decoded.").ignored(ALWAYS),
+    flag("decoder.cdp.enabled", "yes", "Whether CDP is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv4.ipip.enabled", "yes", "Whether IP in IP is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv4.ipip.track-parent-flow", "yes", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv4.enabled", "yes", "Whether IPv4 in IPv6 is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv4.track-parent-flow", "yes", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv6.enabled", "yes", "Whether IPv6 in IPv6 is decoded.").ignored(ALWAYS),
+    flag("decoder.ipv6.ipip-ipv6.track-parent-flow", "yes", "Whether flows know the flow of their tunnel.").ignored(ALWAYS),
     // Fragments
     size("defrag.memcap", "32mb", "Memory for fragments.").within(1, u64::MAX),
     word("defrag.memcap-policy", POLICIES, "auto", "Policy at that limit.").like("pass-packet"),
@@ -61,8 +61,8 @@ pub(super) const KEYS: &[Key] = &[
     number("defrag.max-frags", "65535", (1, U32), "fragments", "Fragments held, at most."),
     flag("defrag.prealloc", "yes", "Whether memory is taken at start.").ignored(GROWS),
     number("defrag.timeout", "60", (1, U32), "seconds", "How long a datagram waits for its fragments."),
-    number("defrag.host-config.#.*.timeout", "*", (0, U32), "seconds", "The same for some hosts.").ignored("defrag.timeout holds for all"),
-    list("defrag.host-config.#.*.address", "networks", "*", "Which.").ignored("defrag.timeout holds for all"),
+    number("defrag.host-config.#.*.timeout", "60", (1, U32), "seconds", "The same for datagrams to some hosts.").shown_by("packet/tests/defrag.rs::hosts_have_timeouts_of_their_own"),
+    list("defrag.host-config.#.*.address", "networks, or any", "", "Those hosts; the longest prefix counts.").like("[10.0.0.0/8]"),
     // Flows
     size("flow.memcap", "128mb", "Memory for flows; 0 is no limit."),
     word("flow.memcap-policy", POLICIES, "auto", "Policy at that limit.").like("pass-packet"),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use margay_config::{Config, ConfigError, Node};
 use margay_packet::{DecodeConfig, DefragConfig, Policy, UdpTunnel};
 
-use super::{at_least_one, flag, memcap, networks, ports};
+use super::{all_items, at_least_one, flag, memcap, networks, ports};
 
 /// The decoder's settings.
 ///
@@ -49,12 +49,37 @@ fn defrag(config: &Config) -> Result<DefragConfig, ConfigError> {
         trackers: many("defrag.trackers", d.trackers)?,
         max_frags: many("defrag.max-frags", d.max_frags)?,
         timeout: at_least_one(config, "defrag.timeout", d.timeout)?,
+        timeouts: host_timeouts(config)?,
         vlan_tracking: flag(config, "vlan.use-for-tracking", d.vlan_tracking)?,
         hosts,
         default_policy: d.default_policy,
         checksums: d.checksums,
         inline: d.inline,
     })
+}
+
+/// The timeouts of `defrag.host-config`, a list of groups of hosts: `- dmz: {timeout: 30, address: [10.0.0.0/8, any]}`.
+///
+/// # Errors
+/// An invalid network or number.
+fn host_timeouts(config: &Config) -> Result<Vec<(IpAddr, u8, u32)>, ConfigError> {
+    let mut out = Vec::new();
+    let Some(groups) = config.node("defrag.host-config") else { return Ok(out) };
+    for group in groups.children().flat_map(|item| item.children()) {
+        let Some(seconds) = group.get("timeout") else { continue };
+        let seconds: u32 = match seconds.parse() {
+            Ok(n) if n > 0 => n,
+            _ => return Err(group.error(format!("defrag.host-config: \"{seconds}\" is no number of seconds"))),
+        };
+        let Some(addresses) = group.node("address") else { continue };
+        let everywhere = [(IpAddr::from([0; 4]), 0), (IpAddr::from([0; 16]), 0)];
+        let networks = match all_items(addresses, "defrag.host-config")?.contains(&"any") {
+            true => everywhere.to_vec(),
+            false => networks(addresses, "defrag.host-config")?,
+        };
+        out.extend(networks.into_iter().map(|(address, prefix)| (address, prefix, seconds)));
+    }
+    Ok(out)
 }
 
 /// The networks of `host-os-policy`: address, prefix length, operating system, and the node.
@@ -88,6 +113,16 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_hosts_have_timeouts() {
+        let text = "%YAML 1.1\n---\ndefrag:\n  host-config:\n    - dmz: {timeout: 30, address: [192.168.1.0/24, 10.1.1.1]}\n    \
+                    - rest: {timeout: 45, address: [10.0.0.0/8, \"any\"]}\n";
+        let d = decode(&Config::from_str(text, "t").unwrap(), true).unwrap();
+        let seconds: Vec<_> = d.defrag.timeouts.iter().map(|t| (t.0.to_string(), t.1, t.2)).collect();
+        let want = [("192.168.1.0", 24, 30), ("10.1.1.1", 32, 30), ("0.0.0.0", 0, 45), ("::", 0, 45)];
+        assert_eq!(seconds, want.map(|(a, p, s)| (a.to_owned(), p, s)));
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         for (text, word) in [
             ("decoder:\n  vxlan:\n    ports: $NONE\n", "NONE"),
@@ -100,6 +135,11 @@ mod tests {
             ("decoder:\n  teredo: {ports: \"80]\"}\n", "\"80]\" has one bracket without the other"),
             ("host-os-policy:\n  linux: \"[10.0.0.0/8\"\n", "\"[10.0.0.0/8\" has one bracket without the other"),
             ("defrag:\n  timeout: 0\n", "defrag.timeout"),
+            (
+                "defrag:\n  host-config:\n    - dmz: {timeout: 0, address: [10.0.0.0/8]}\n",
+                "\"0\" is no number of seconds",
+            ),
+            ("defrag:\n  host-config:\n    - dmz: {timeout: 5, address: [10.0.0.0/80]}\n", "10.0.0.0/80"),
         ] {
             let e = decode(&Config::from_str(&format!("%YAML 1.1\n---\n{text}"), "t").unwrap(), false).unwrap_err();
             assert!(e.to_string().contains(word), "{e}");

@@ -86,6 +86,7 @@ pub(crate) struct Defrag {
     memcap: usize,
     max_frags: usize,
     timeout: u32,
+    timeouts: Vec<(IpAddr, u8, u32)>,
     checksums: bool,
     inline: bool,
     /// A datagram of the sender that was last found to have more than its share.
@@ -97,9 +98,10 @@ pub(crate) struct Defrag {
 impl Defrag {
     /// A defragmenter without fragments.
     pub(crate) fn new(config: &DefragConfig) -> Self {
-        let mut hosts = config.hosts.clone();
         // The longest prefix first, so that the first one that contains an address counts.
+        let (mut hosts, mut timeouts) = (config.hosts.clone(), config.timeouts.clone());
         hosts.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
+        timeouts.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
         Defrag {
             table: Table::new(config.hash_size, config.trackers),
             hosts,
@@ -108,6 +110,7 @@ impl Defrag {
             memcap: config.memcap,
             max_frags: config.max_frags,
             timeout: config.timeout,
+            timeouts,
             checksums: config.checksums,
             inline: config.inline,
             greedy: None,
@@ -157,7 +160,8 @@ impl Defrag {
         }
         let unsound = self.inline.then_some(Refused::Unsound);
         // Inline, a fragment that contradicts an earlier one is not forwarded, so the policy does not matter.
-        let policy = if self.inline { Policy::First } else { self.policy(p.dst) };
+        let policy =
+            if self.inline { Policy::First } else { of_network(&self.hosts, p.dst).unwrap_or(self.default_policy) };
         let linux = policy == Policy::Linux;
         // An IPv4 datagram's length includes its header, of 20 bytes at least.
         if f.offset + payload.len() + if is_v6 { 0 } else { 20 } > MAX_LEN {
@@ -193,7 +197,8 @@ impl Defrag {
         if found.is_some() {
             p.events.push(late);
         }
-        let Some(slot) = self.admit(&key, policy, p.time, counters) else {
+        let timeout = of_network(&self.timeouts, p.dst).unwrap_or(self.timeout);
+        let Some(slot) = self.admit(&key, policy, timeout, p.time, counters) else {
             p.defrag_memcap_hit = true;
             p.events.push(ignored);
             return None;
@@ -335,7 +340,14 @@ impl Defrag {
     }
 
     /// The existing or a new tracker of `key`, with room for one more fragment; `None` if a limit does not allow it.
-    fn admit(&mut self, key: &Key, policy: Policy, now: Time, counters: &mut DecodeCounters) -> Option<Slot> {
+    fn admit(
+        &mut self,
+        key: &Key,
+        policy: Policy,
+        timeout: u32,
+        now: Time,
+        counters: &mut DecodeCounters,
+    ) -> Option<Slot> {
         while self.table.frags() >= self.max_frags {
             counters.defrag_max_frags_reached += 1;
             let victim = self.victim(key, None)?;
@@ -375,7 +387,9 @@ impl Defrag {
                 }
             }
         }
-        Some(self.table.insert(key, policy, now))
+        let slot = self.table.insert(key, policy, now);
+        self.table.tracker_mut(slot).timeout = timeout;
+        Some(slot)
     }
 
     /// Whether a sender has its full share of trackers, fragments or memory.
@@ -415,8 +429,8 @@ impl Defrag {
     fn lifetime(&self, slot: Slot) -> u32 {
         let t = self.table.tracker(slot);
         match t.policy {
-            Policy::Linux => self.timeout.min(LINUX_TIME[usize::from(t.is_v6())]),
-            _ => self.timeout,
+            Policy::Linux => t.timeout.min(LINUX_TIME[usize::from(t.is_v6())]),
+            _ => t.timeout,
         }
     }
 
@@ -452,12 +466,6 @@ impl Defrag {
                 _ => break,
             }
         }
-    }
-
-    /// The policy for datagrams to `dst`.
-    fn policy(&self, dst: IpAddr) -> Policy {
-        let held = self.hosts.iter().find(|&&(network, prefix, _)| holds(network, prefix, dst));
-        held.map_or(self.default_policy, |&(_, _, policy)| policy)
     }
 
     /// Makes room for a fragment, with `head` bytes of headers, in a tracker; `false` if the memory limit does not allow it.
@@ -504,6 +512,11 @@ fn has_header(next: u8, payload: &[u8]) -> bool {
         _ => 1,
     };
     payload.len() >= least
+}
+
+/// The value of the first network of a list that contains an address.
+fn of_network<T: Copy>(list: &[(IpAddr, u8, T)], address: IpAddr) -> Option<T> {
+    list.iter().find(|&&(network, prefix, _)| holds(network, prefix, address)).map(|&(_, _, value)| value)
 }
 
 /// Whether `network`/`prefix` contains `address`.

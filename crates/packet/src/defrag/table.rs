@@ -98,6 +98,8 @@ const MARK: usize = 32;
 pub(super) struct Tracker {
     key: Key,
     pub(super) policy: Policy,
+    /// Seconds that it may take (`defrag.timeout`, `defrag.host-config`).
+    pub(super) timeout: u32,
     pub(super) state: State,
     /// When its first fragment arrived.
     pub(super) first: Time,
@@ -344,6 +346,7 @@ impl Table {
                 self.trackers.push(Tracker {
                     key: *key,
                     policy,
+                    timeout: 0,
                     state: State::Open,
                     first: now,
                     last: now,
