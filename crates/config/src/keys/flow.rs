@@ -32,7 +32,7 @@ const URGENT: &[&str] = &["oob", "inline", "drop", "gap", "clear"];
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    list("host-os-policy.<os>", "networks", "", "Networks whose overlapping fragments and segments are read as this system reads them.").shown_by("engine/src/settings/decode.rs::groups_of_hosts_have_timeouts"),
+    list("host-os-policy.<os>", "networks", "", "Networks whose overlapping fragments and segments are read as this system reads them.").like("[10.0.0.0/8]"),
     // Decoding
     number("decoder.max-layers", "16", (1, 255), "headers", "Headers of a packet, at most."),
     flag("decoder.teredo.enabled", "yes", "Whether to decode Teredo."),
@@ -62,7 +62,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("defrag.prealloc", "yes", "Whether memory is taken at start.").ignored(GROWS),
     number("defrag.timeout", "60", (1, U32), "seconds", "How long a datagram waits for its fragments."),
     number("defrag.host-config.#.*.timeout", "60", (1, U32), "seconds", "The same for datagrams to some hosts.").shown_by("packet/tests/defrag.rs::hosts_have_timeouts_of_their_own"),
-    list("defrag.host-config.#.*.address", "networks, or any", "", "Those hosts; the longest prefix counts.").like("[10.0.0.0/8]"),
+    list("defrag.host-config.#.*.address", "networks, or any", "", "Those hosts; the longest prefix counts.").shown_by("engine/src/settings/decode.rs::groups_of_hosts_have_timeouts"),
     // Flows
     size("flow.memcap", "128mb", "Memory for flows; 0 is no limit."),
     word("flow.memcap-policy", POLICIES, "auto", "Policy at that limit.").like("pass-packet"),

@@ -1,6 +1,8 @@
 //! A small reader of capture files, for tests and the `dump` example: pcap and pcapng, either byte order.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod fragments;
+
 use margay_packet::{Frame, LinkType, Time};
 
 /// The frames of a capture file.
