@@ -107,6 +107,13 @@ fn item(child: Node<'_>, known: &[&'static keys::Level], path: &mut String, foun
         return;
     }
     if is_off(child) {
+        // A switch without effect is reported.
+        let switch = below.iter().flat_map(|k| k.of("enabled")).find_map(|l| l.row);
+        if let (Some(row), Some(enabled)) = (switch, child.peek("enabled"))
+            && !row.is_default("no")
+        {
+            ignored(row, format!("{path}.enabled"), enabled, found);
+        }
         return unknown_only(child, &below, path, found);
     }
     if let Some(row) = below.iter().find(|l| l.is_section()).and_then(|l| l.row) {
@@ -299,6 +306,16 @@ mod tests {
         assert!(is(3, "t.yaml:8:", "yes or no"), "{found:?}");
         assert!(is(4, "t.yaml:8:", "a number from 0 to 4294967295"), "{found:?}");
         assert!(is(5, "t.yaml:10:", "a number from 0 to 100"), "{found:?}");
+    }
+
+    #[test]
+    fn switches_without_effect_are_reported() {
+        let ignored = |text: &str| config(text).ignored_keys().into_iter().map(|i| i.path).collect::<Vec<_>>();
+        assert_eq!(ignored("decoder: {arp: {enabled: no}, cdp: {enabled: yes}}\n"), ["decoder.arp.enabled"]);
+        assert!(
+            ignored("decoder: {teredo: {enabled: no}}\noutputs:\n  - syslog: {enabled: no, format: x}\n").is_empty()
+        );
+        assert_eq!(ignored("outputs:\n  - syslog: {enabled: yes, format: x}\n"), ["outputs.0.syslog.format"]);
     }
 
     #[test]

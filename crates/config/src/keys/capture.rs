@@ -12,13 +12,13 @@ const CHECKSUMS: &[&str] = &["kernel", "auto"];
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     flag_or("pcap-file.checksum-checks", &["auto"], "auto", "Whether to check checksums of capture files: yes, no, or `auto`: no if more than a tenth of a file's first 1,000 packets have a wrong one."),
-    number("pcap-file.tenant-id", "*", (0, U32), "", "The tenant of capture files.").ignored("the socket's command pcap-file names it"),
+    number("pcap-file.tenant-id", "", (0, U32), "", "The tenant of capture files.").ignored("the socket's command pcap-file names it"),
     flag("pcap-file.recursive", "no", "Whether `-r DIR` reads subfolders; also `--pcap-file-recursive`."),
     flag("pcap-file.continuous", "no", "Whether to wait for more files in the folder; also `--pcap-file-continuous`."),
     number("pcap-file.poll-interval", "5", (0, U32), "seconds", "Interval between looks for new files."),
     number("pcap-file.delay", "30", (0, U32), "seconds", "Time that a new file must be unchanged before it is read."),
     flag_or("pcap-file.delete-when-done", &["non-alerts"], "no", "Whether to remove files after reading; also `--pcap-file-delete`. `non-alerts`: only files without alerts."),
-    size("pcap-file.buffer-size", "*", "How much is read at a time.").ignored("files are read a megabyte at a time, in a buffer of the engine's"),
+    size("pcap-file.buffer-size", "", "How much is read at a time.").ignored("files are read a megabyte at a time, in a buffer of the engine's"),
     flag("pcap-file.delayed-detect", "no", "The old place of `detect.delayed-detect`.").ignored("it would lose the alerts of a file's first packets"),
     // AF_PACKET
     text("af-packet.#.interface", "an interface", "", "Interface; `default` gives the defaults of all others.").shown_by("engine/src/live/settings/tests.rs::an_interface_has_what_is_said_of_it_or_of_all"),
@@ -44,9 +44,9 @@ pub(super) const KEYS: &[Key] = &[
     text("af-packet.#.ebpf-lb-file", "a file", "", "A program of your own; with `cluster_ebpf` that of the engine takes its place.").like("a.bpf").refused(OWN_PROGRAMS),
     list("af-packet.#.xdp-cpu-redirect", "processors", "none", "Processors that XDP moves packets to.").like("[1, 2]").refused("packets are not moved to other processors: the card's queues distribute them"),
     flag("af-packet.#.pinned-maps", "no", "Whether the table of bypassed flows outlives the engine.").ignored("it goes with the engine; with bypass: yes it is refused"),
-    text("af-packet.#.pinned-maps-name", "a name", "*", "Where it is.").ignored("the table of bypassed flows goes with the engine"),
-    flag("af-packet.#.no-percpu-hash", "*", "The table's form.").ignored("the table of bypassed flows has the form that counts best"),
-    flag("af-packet.#.use-percpu-hash", "*", "The table's form.").ignored("the table of bypassed flows has the form that counts best"),
+    text("af-packet.#.pinned-maps-name", "a name", "", "Where it is.").ignored("the table of bypassed flows goes with the engine"),
+    flag("af-packet.#.no-percpu-hash", "", "The table's form.").ignored("the table of bypassed flows has the form that counts best"),
+    flag("af-packet.#.use-percpu-hash", "", "The table's form.").ignored("the table of bypassed flows has the form that counts best"),
     flag("af-packet.#.gpu-bypass", "*", "").ignored(REMOVED),
     flag("af-packet.#.offload-bypass", "*", "").ignored(REMOVED),
     flag("af-packet.#.use-mmap", "yes", "A memory-mapped ring.").ignored(TPACKET_V3),

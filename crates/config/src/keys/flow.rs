@@ -39,7 +39,7 @@ pub(super) const KEYS: &[Key] = &[
     text("decoder.teredo.ports", "ports", "3544", "Ports of Teredo, or `any`.").like("3545"),
     flag("decoder.vxlan.enabled", "yes", "Whether to decode VXLAN."),
     text("decoder.vxlan.ports", "ports", "4789", "Ports of VXLAN, or `any`.").like("4790"),
-    flag("decoder.vxlan.reserved-bits-check", "*", "Whether reserved bits must be 0.").ignored(NO_OFFLOAD),
+    flag("decoder.vxlan.reserved-bits-check", "", "Whether reserved bits must be 0.").ignored(NO_OFFLOAD),
     flag("decoder.geneve.enabled", "yes", "Whether to decode Geneve."),
     text("decoder.geneve.ports", "ports", "6081", "Ports of Geneve, or `any`.").like("6082"),
     flag("decoder.vntag.enabled", "yes", "Whether to decode VN-Tags."),
