@@ -68,6 +68,7 @@ pub mod pgsql;
 pub mod pop3;
 pub mod quic;
 pub mod radius;
+mod rare;
 pub mod rdp;
 mod reader;
 pub mod recognise;
@@ -101,6 +102,7 @@ pub use event::AppEvents;
 pub use margay_meaning::args::ArgLimits;
 pub use parser::{AppCounters, FlowRequests, Outcome, Parse, Parsed, Parser, Shared, Upgrade};
 pub use proto::AppProto;
+pub use rare::RareVec;
 pub use registry::{ALL, List, PROTOCOLS, add, configurable, header_transports, protocol};
 pub use session::AppSession;
 pub use tx::{

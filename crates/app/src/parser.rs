@@ -262,6 +262,15 @@ pub trait Parser: Debug + Send {
         self.next_tx(from)
     }
 
+    /// The transaction of [`Parser::next_awake`], with its number: one look into the list, for loops over all changed ones.
+    fn next_awake_mut(&mut self, from: u64) -> Option<(u64, &mut dyn Transaction)> {
+        let mut id = self.next_awake(from)?;
+        while self.tx(id).is_none() {
+            id = self.next_awake(id + 1)?;
+        }
+        Some((id, self.tx_mut(id)?))
+    }
+
     /// Skips a transaction in [`Parser::next_awake`] until the parser changes it.
     fn rest_tx(&mut self, _id: u64) {}
 

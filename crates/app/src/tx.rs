@@ -11,6 +11,7 @@ use crate::config::AppLogOptions;
 use crate::event::AppEvents;
 use crate::file::Files;
 use crate::proto::AppProto;
+use crate::rare::RareVec;
 use crate::window::{self, WindowLimits};
 
 pub use crate::buffer::{ABSENT, BufferDef, BufferKind, Extra, Form, Found, NumberDef};
@@ -29,7 +30,7 @@ pub struct TxDetect {
     /// Rules that matched or can no longer match, sorted. They are not evaluated again.
     pub settled: Vec<u32>,
     /// Rules that match once per file, sorted: rule number, and the number of files in this direction that it has finished.
-    pub files: Vec<(u32, u32)>,
+    pub files: RareVec<(u32, u32)>,
 }
 
 /// The firewall's state of a transaction. Only detection writes it.
@@ -74,9 +75,9 @@ pub struct TxBase {
     /// By direction: rules want the sender's certificates stored (`tls.store`). Storing them clears the flag.
     pub store_certificates: [bool; 2],
     /// Bits that rules set (`xbits … track tx`), by the number of their name.
-    pub bits: Vec<u32>,
+    pub bits: RareVec<u32>,
     /// Scores that rules raised (`score`): the number of the name, and the sum. At most one entry per name.
-    pub scores: Vec<(u32, u32)>,
+    pub scores: RareVec<(u32, u32)>,
     /// The only direction with data, if there is just one ([`TxBase::one_sided`]).
     pub only: Option<Direction>,
     /// The firewall's state; `None` outside firewall mode.
@@ -99,27 +100,26 @@ impl TxBase {
 
     /// Adds to a score.
     pub fn add_score(&mut self, name: u32, add: u32) {
-        match self.scores.iter_mut().find(|(n, _)| *n == name) {
+        let scores = self.scores.to_add();
+        match scores.iter_mut().find(|(n, _)| *n == name) {
             Some((_, sum)) => *sum = sum.saturating_add(add),
-            None => self.scores.push((name, add)),
+            None => scores.push((name, add)),
         }
     }
 
     /// Heap memory in bytes, without the size of the value itself.
     pub fn held(&self) -> u64 {
         let detect = |d: &TxDetect| {
-            d.waiting.capacity() * size_of::<(u32, u64)>()
-                + d.settled.capacity() * size_of::<u32>()
-                + d.files.capacity() * size_of::<(u32, u32)>()
+            d.waiting.capacity() * size_of::<(u32, u64)>() + d.settled.capacity() * size_of::<u32>() + d.files.held()
         };
         let firewall = |f: &TxFirewall| {
             size_of::<TxFirewall>() + f.seen.iter().map(|s| s.capacity() * size_of::<(u32, u64)>()).sum::<usize>()
         };
         let own = self.detect.iter().map(detect).sum::<usize>()
             + self.firewall.as_deref().map_or(0, firewall)
-            + self.bits.capacity() * size_of::<u32>()
-            + self.scores.capacity() * size_of::<(u32, u32)>()
-            + self.events.as_slice().len();
+            + self.bits.held()
+            + self.scores.held()
+            + self.events.held();
         own as u64 + self.files.held()
     }
 

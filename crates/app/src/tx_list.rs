@@ -12,6 +12,9 @@ use crate::tx::Transaction;
 /// The number of transactions for which an empty list keeps memory: what the first one reserves.
 const FEW: usize = 4;
 
+/// No transaction has this number.
+const NO_TX: u64 = u64::MAX;
+
 /// A transaction.
 #[derive(Debug)]
 struct Entry<T> {
@@ -34,8 +37,9 @@ pub(crate) struct TxList<T> {
     touched: Vec<u64>,
     /// Total memory at the last count.
     memory: u64,
-    /// The latest transaction's number if it is both awake and touched, so that the parser gets it at once.
-    latest: Option<u64>,
+    /// The transactions that the parser asked for last, which are both awake and touched, so that it gets them at once: those
+    /// that it works on in each direction.
+    current: [u64; 2],
 }
 
 impl<T> Default for TxList<T> {
@@ -46,7 +50,7 @@ impl<T> Default for TxList<T> {
             awake: VecDeque::new(),
             touched: Vec::new(),
             memory: 0,
-            latest: None,
+            current: [NO_TX; 2],
         }
     }
 }
@@ -74,7 +78,7 @@ impl<T: Transaction + 'static> TxList<T> {
         self.entries.push_back(Entry { id, counted: 0, tx: Box::new(make(id)) });
         self.awake.push_back(id);
         self.touched.push(id);
-        self.latest = Some(id);
+        self.keep(id);
         id
     }
 
@@ -120,11 +124,17 @@ impl<T: Transaction + 'static> TxList<T> {
     /// The transaction with this number, for the parser: counts as a change.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        // A parser often asks for the latest one several times in a row.
-        if self.latest == Some(id) {
-            return self.entries.back_mut().map(|e| &mut *e.tx);
+        // A parser often asks for the same one several times in a row.
+        let [latest, other] = self.current;
+        if latest == id || other == id {
+            return self.look_mut(id);
         }
         self.touch(id)
+    }
+
+    /// Makes an awake and touched transaction one of the current ones.
+    const fn keep(&mut self, id: u64) {
+        self.current = [id, self.current[0]];
     }
 
     /// Finds a transaction and marks it as changed.
@@ -134,13 +144,12 @@ impl<T: Transaction + 'static> TxList<T> {
         if self.touched.last() != Some(&id) {
             self.touched.push(id);
         }
-        if i + 1 == self.entries.len() {
-            self.latest = Some(id);
-        }
+        self.keep(id);
         self.entries.get_mut(i).map(|e| &mut *e.tx)
     }
 
     /// The transaction with this number, for detection and logging: does not count as a change.
+    #[inline]
     pub(crate) fn look_mut(&mut self, id: u64) -> Option<&mut T> {
         let i = self.place(id)?;
         self.entries.get_mut(i).map(|e| &mut *e.tx)
@@ -171,30 +180,54 @@ impl<T: Transaction + 'static> TxList<T> {
         if self.awake_at(from).is_some() {
             return Some(from);
         }
-        self.awake.get(self.awake.partition_point(|id| *id < from)).copied()
+        self.awake.get(self.awake_from(from)).copied()
     }
 
-    /// The index of a number in the list of changed ones, if that list is consecutive there.
+    /// The index of a number in the list of changed ones, if that list is consecutive from its front or its back to there. Often
+    /// it is both: the oldest transactions end, and new ones begin.
     #[inline]
     fn awake_at(&self, id: u64) -> Option<usize> {
-        let i = usize::try_from(id.checked_sub(*self.awake.front()?)?).ok()?;
-        (*self.awake.get(i)? == id).then_some(i)
+        let (first, last) = (*self.awake.front()?, *self.awake.back()?);
+        let i = usize::try_from(id.checked_sub(first)?).ok()?;
+        if self.awake.get(i) == Some(&id) {
+            return Some(i);
+        }
+        let behind = usize::try_from(last.checked_sub(id)?).ok()?;
+        let i = (self.awake.len() - 1).checked_sub(behind)?;
+        (self.awake.get(i) == Some(&id)).then_some(i)
+    }
+
+    /// The index of the first changed one that is not below a number.
+    fn awake_from(&self, id: u64) -> usize {
+        // The usual case: the one that follows the oldest ones.
+        let after = self.awake.front().and_then(|first| usize::try_from(id.checked_sub(*first)?).ok());
+        if let Some(i) = after
+            && let Some(before) = i.checked_sub(1)
+            && self.awake.get(before) == id.checked_sub(1).as_ref()
+            && self.awake.get(i).is_none_or(|&next| next >= id)
+        {
+            return i;
+        }
+        self.awake.partition_point(|other| *other < id)
     }
 
     fn wake(&mut self, id: u64) {
         if self.awake.back().is_none_or(|last| *last < id) {
             self.awake.push_back(id);
-        } else if self.awake_at(id).is_none()
-            && let Err(at) = self.awake.binary_search(&id)
-        {
-            self.awake.insert(at, id);
+        } else if self.awake_at(id).is_none() {
+            let at = self.awake_from(id);
+            if self.awake.get(at) != Some(&id) {
+                self.awake.insert(at, id);
+            }
         }
     }
 
     /// Skips a transaction until its parser changes it.
     pub(crate) fn rest(&mut self, id: u64) {
-        if self.latest == Some(id) {
-            self.latest = None;
+        for current in &mut self.current {
+            if *current == id {
+                *current = NO_TX;
+            }
         }
         if self.awake.back() == Some(&id) {
             self.awake.pop_back();
@@ -246,7 +279,7 @@ impl<T: Transaction + 'static> TxList<T> {
         }
         self.touched = touched;
         self.touched.clear();
-        self.latest = None;
+        self.current = [NO_TX; 2];
         self.memory
     }
 }
@@ -264,6 +297,12 @@ macro_rules! transactions_in_list {
 
         fn next_awake(&self, from: u64) -> Option<u64> {
             self.txs.next_awake(from)
+        }
+
+        fn next_awake_mut(&mut self, from: u64) -> Option<(u64, &mut dyn Transaction)> {
+            // Those that were freed are not in the list.
+            let id = self.txs.next_awake(from)?;
+            Some((id, self.txs.look_mut(id)?))
         }
 
         fn rest_tx(&mut self, id: u64) {

@@ -211,9 +211,9 @@ impl CompiledEffect {
                 let Some(tx) = &mut target.tx else { return };
                 let at = tx.base.bits.iter().position(|b| b == name);
                 match (op, at) {
-                    (BitOp::Set | BitOp::Toggle, None) => tx.base.bits.push(*name),
+                    (BitOp::Set | BitOp::Toggle, None) => tx.base.bits.to_add().push(*name),
                     (BitOp::Unset | BitOp::Toggle, Some(at)) => {
-                        tx.base.bits.swap_remove(at);
+                        tx.base.bits.to_add().swap_remove(at);
                     }
                     _ => {}
                 }

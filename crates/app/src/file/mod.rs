@@ -372,9 +372,9 @@ impl File {
 pub struct Files {
     list: Vec<File>,
     /// Index of the open file, by direction.
-    open: [Option<usize>; 2],
-    /// By direction: rules that asked to store all files.
-    store: [Vec<u32>; 2],
+    open: [Option<u32>; 2],
+    /// By direction: rules that asked to store all files. Few transactions have any.
+    store: Option<Box<[Vec<u32>; 2]>>,
     /// All files before this index are logged.
     logged: usize,
     /// Memory of the logged files.
@@ -407,7 +407,7 @@ impl Files {
         }
         let file = self.new_file(engine, config, dir, name, range);
         if let Some(o) = self.open.get_mut(dir.index()) {
-            *o = Some(self.list.len());
+            *o = Some(self.list.len() as u32);
         }
         self.list.push(file);
     }
@@ -430,7 +430,7 @@ impl Files {
             ..File::default()
         };
         if let Some(store) = &config.store {
-            let tx = self.store.get(dir.index()).map_or(&[][..], Vec::as_slice);
+            let tx = self.store_sids(dir);
             let flow = engine.flow.store.get(dir.index()).copied().flatten();
             if engine.wants.store || store.force || !tx.is_empty() || flow.is_some() {
                 file.store = StoreState::Maybe(Held::new(&engine.held));
@@ -458,8 +458,7 @@ impl Files {
         total: u64,
         time: Time,
     ) {
-        let Some(index) = self.open.get(dir.index()).copied().flatten() else { return };
-        let Some(file) = self.list.get_mut(index) else { return };
+        let Some(file) = self.current(dir) else { return };
         let Some((first, last)) = file.range.filter(|(f, l)| f <= l && *l < total && file.size == 0) else { return };
         if first == 0 && last == total - 1 {
             file.range = None;
@@ -513,7 +512,7 @@ impl Files {
             engine.counters.over_max_files += 1;
             return;
         }
-        for &sid in self.store.get(dir.index()).into_iter().flatten() {
+        for &sid in self.store_sids(dir) {
             whole.request_store(Some(sid));
         }
         self.list.push(whole);
@@ -554,7 +553,8 @@ impl Files {
                 }
             }
             StoreScope::Tx | StoreScope::Flow => {
-                for (sids, _) in self.store.iter_mut().zip(dirs).filter(|(_, on)| *on) {
+                let store = self.store.get_or_insert_default();
+                for (sids, _) in store.iter_mut().zip(dirs).filter(|(_, on)| *on) {
                     if sids.len() < MAX_SIDS && !sids.contains(&sid) {
                         sids.push(sid);
                     }
@@ -589,13 +589,12 @@ impl Files {
     /// The limit of body data to follow. `limit` applies if nothing is stored (0 for all); the store's limit
     /// ([`FileConfig::store_depth`]) applies if the open file of the direction is stored.
     pub fn depth(&self, config: &FileConfig, dir: Direction, limit: u64) -> u64 {
-        let open = self.open.get(dir.index()).copied().flatten().and_then(|i| self.list.get(i));
-        if open.is_some_and(File::storing) { config.store_depth() } else { limit }
+        if self.opened(dir).is_some_and(File::storing) { config.store_depth() } else { limit }
     }
 
     /// Whether an open file will be stored, so that the stream has to be followed to [`FileConfig::store_depth`].
     pub fn is_storing(&self) -> bool {
-        self.open.iter().flatten().filter_map(|&i| self.list.get(i)).any(File::storing)
+        self.open.iter().flatten().filter_map(|&i| self.list.get(i as usize)).any(File::storing)
     }
 
     /// Whether a file is open in a direction.
@@ -607,7 +606,9 @@ impl Files {
     pub fn held(&self) -> u64 {
         let others: u64 = self.list.iter().skip(self.logged).map(File::held).sum();
         let unused = self.list.capacity().saturating_sub(self.list.len()) * size_of::<File>();
-        let asked: usize = self.store.iter().map(|s| s.capacity() * size_of::<u32>()).sum();
+        let asked = self.store.as_ref().map_or(0, |store| {
+            size_of_val(&**store) + store.iter().map(|s| s.capacity() * size_of::<u32>()).sum::<usize>()
+        });
         self.logged_bytes + others + (unused + asked) as u64
     }
 
@@ -642,8 +643,7 @@ impl Files {
 
     /// Whether the open file of a direction has data that detection has not inspected.
     pub fn waits(&self, dir: Direction) -> bool {
-        let open = self.open.get(dir.index()).copied().flatten().and_then(|index| self.list.get(index));
-        open.is_some_and(|f| !f.seen && f.window.has_new())
+        self.opened(dir).is_some_and(|f| !f.seen && f.window.has_new())
     }
 
     /// The stream of a direction ends: detection inspects what there is of its open file.
@@ -655,6 +655,17 @@ impl Files {
 
     fn current(&mut self, dir: Direction) -> Option<&mut File> {
         let index = self.open.get(dir.index()).copied().flatten()?;
-        self.list.get_mut(index)
+        self.list.get_mut(index as usize)
+    }
+
+    /// The open file of a direction.
+    fn opened(&self, dir: Direction) -> Option<&File> {
+        let index = self.open.get(dir.index()).copied().flatten()?;
+        self.list.get(index as usize)
+    }
+
+    /// The rules that asked to store all files of a direction.
+    fn store_sids(&self, dir: Direction) -> &[u32] {
+        self.store.as_ref().and_then(|store| store.get(dir.index())).map_or(&[], Vec::as_slice)
     }
 }

@@ -6,6 +6,7 @@ use crate::decompress::{BOMB_RATIO, Decoder, SCRATCH, Status, codings};
 use crate::file::Files;
 use crate::http1::events::Event;
 use crate::parser::Shared;
+use crate::rare::RareVec;
 use crate::window::Window;
 use margay_flow::Direction;
 use margay_packet::Time;
@@ -27,16 +28,30 @@ pub(crate) enum Framing {
     Close,
 }
 
+impl Framing {
+    /// Whether there is no body, or one without a byte.
+    pub(crate) const fn is_empty(self) -> bool {
+        matches!(self, Framing::None | Framing::Length(0))
+    }
+}
+
 /// The file to make of a body once it has data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileWish {
     /// Whether to make a file.
     pub wanted: bool,
     /// Its name.
-    pub name: Vec<u8>,
-    /// Its range in the whole file.
-    pub range: Option<(u64, u64)>,
-    /// The whole file that it is a range of: a name that is unique across servers, and the length.
+    pub name: Box<[u8]>,
+    /// Its range, if it is a part of a file; most files are complete.
+    pub part: Option<Box<FilePart>>,
+}
+
+/// The place of a file in the whole file that it is a part of.
+#[derive(Debug, Clone)]
+pub(crate) struct FilePart {
+    /// The range.
+    pub range: (u64, u64),
+    /// The whole file: a name that is unique across servers, and the length.
     pub whole: Option<(Vec<u8>, u64)>,
 }
 
@@ -44,7 +59,7 @@ pub(crate) struct FileWish {
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     window: Window,
-    decoder: Option<Decoder>,
+    decoder: Option<Box<Decoder>>,
     /// Bytes on the wire, including chunk framing.
     pub transferred: u64,
     /// Decoded bytes.
@@ -62,7 +77,7 @@ pub(crate) struct Body {
     /// The arguments of a request, if rules inspect them.
     pub arguments: Option<Box<Arguments>>,
     /// Anomalies, until the transaction takes them.
-    pub events: Vec<Event>,
+    pub events: RareVec<Event>,
     opened: bool,
 }
 
@@ -88,7 +103,7 @@ impl Body {
             events.push(Event::AbnormalEncoding);
         }
         if !found.list.is_empty() {
-            self.decoder = Some(Decoder::new(&found.list, server.decompress));
+            self.decoder = Some(Box::new(Decoder::new(&found.list, server.decompress)));
         }
     }
 
@@ -113,7 +128,7 @@ impl Body {
         };
         let limit = cx.server.body_limit.get(dir.index()).copied().unwrap_or(0);
         let status = decoder.push(data, &mut |piece| {
-            if piece.len() == SCRATCH && !self.limited {
+            if self.decoded + piece.len() as u64 >= SCRATCH as u64 && !self.limited {
                 // More will follow, and the window grows fewer times towards a known size.
                 self.window.announce(limit);
             }
@@ -121,7 +136,7 @@ impl Body {
             self.wants_more(cx, files, dir)
         });
         self.decoder = Some(decoder);
-        self.events.extend(event(status));
+        self.happened(event(status));
         if status == Status::Bomb && self.opened && files.is_open(dir) {
             // The rest cannot be decoded.
             files.close(&mut cx.shared.files, cx.files, dir, true);
@@ -138,7 +153,7 @@ impl Body {
                 self.out(cx, files, dir, piece);
                 self.wants_more(cx, files, dir)
             });
-            self.events.extend(event(status));
+            self.happened(event(status));
         }
         if let Some(mut multipart) = self.multipart.take() {
             multipart.finish(&mut |part| match part {
@@ -176,12 +191,13 @@ impl Body {
     fn open(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction) {
         if self.file.wanted && !self.opened {
             self.opened = true;
-            files.open(&mut cx.shared.files, cx.files, dir, &self.file.name, self.file.range);
+            let part = self.file.part.as_deref();
+            files.open(&mut cx.shared.files, cx.files, dir, &self.file.name, part.map(|p| p.range));
             if dir == Direction::ToClient {
                 // Rules on `file.data` use the body's own window, like the HTTP buffers.
                 files.look_elsewhere(dir);
             }
-            if let Some((key, total)) = &self.file.whole {
+            if let Some((key, total)) = part.and_then(|p| p.whole.as_ref()) {
                 files.range_of(&mut cx.shared.files, cx.files, dir, key, *total, cx.time);
             }
         }
@@ -195,7 +211,7 @@ impl Body {
             return true;
         }
         if self.decoded > self.transferred.saturating_mul(BOMB_RATIO) {
-            self.events.push(Event::Bomb);
+            self.happened(Some(Event::Bomb));
             return false;
         }
         self.decoded <= cx.server.decompress.bomb
@@ -256,22 +272,32 @@ impl Body {
             }
             Part::Data(data) => files.append(engine, cx.files, dir, data),
             Part::End => files.close(engine, cx.files, dir, false),
-            Part::Problem(problem) => self.events.push(match problem {
+            Part::Problem(problem) => self.happened(Some(match problem {
                 Problem::Generic => Event::MultipartError,
                 Problem::NoFileData => Event::MultipartNoData,
                 Problem::InvalidHeader => Event::MultipartHeader,
-            }),
+            })),
+        }
+    }
+
+    fn happened(&mut self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.events.to_add().push(event);
         }
     }
 
     /// Heap memory in bytes: the inspection window, the decoders, and the state of the body.
     pub(crate) fn held(&self) -> usize {
         self.window.memory()
-            + self.decoder.as_ref().map_or(0, Decoder::memory)
+            + self.decoder.as_ref().map_or(0, |d| size_of::<Decoder>() + d.memory())
             + self.multipart.as_ref().map_or(0, |m| size_of::<Multipart>() + m.memory())
             + self.arguments.as_ref().map_or(0, |a| a.memory())
-            + self.file.name.capacity()
-            + self.file.whole.as_ref().map_or(0, |(key, _)| key.capacity())
+            + self.file.name.len()
+            + self
+                .file
+                .part
+                .as_ref()
+                .map_or(0, |p| size_of::<FilePart>() + p.whole.as_ref().map_or(0, |(key, _)| key.capacity()))
     }
 
     /// The inspection window.

@@ -44,7 +44,7 @@ pub(super) fn buffer<'a>(
     let data = match buffer {
         // The target of CONNECT is an authority.
         Buffer::Uri if tx.method() == b"CONNECT" => None,
-        Buffer::Uri => some(&tx.uri),
+        Buffer::Uri => some(tx.uri()),
         Buffer::UriRaw => some(tx.uri_raw()),
         Buffer::Method => some(tx.method()),
         Buffer::RequestLine | Buffer::ResponseLine => some(&message.line),
@@ -109,7 +109,7 @@ pub(super) fn buffer<'a>(
                 return None;
             }
             let due = body.window().due(tx.limits(dir), body.at_end())?;
-            let Some((config, limits)) = tx.swf.as_ref().filter(|_| !to_server) else { return Some(due) };
+            let Some((config, limits)) = tx.swf.as_deref().filter(|_| !to_server) else { return Some(due) };
             // The part before may be of the decompressed file.
             let due = Found { seen: 0, ..due };
             if due.offset == 0

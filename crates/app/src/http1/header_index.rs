@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use margay_packet::KeyedHash;
 
+use super::names::lower;
+
 /// The number of fields from which a message has an index. Most messages have fewer, and a linear search is enough.
 pub(super) const FROM: usize = 32;
 
@@ -48,17 +50,6 @@ pub(super) struct Index {
     lengths: usize,
     /// The first field of each name, in order.
     pub firsts: Vec<u32>,
-}
-
-/// Eight letters in lower case.
-const fn lower(word: u64) -> u64 {
-    const fn each(b: u8) -> u64 {
-        u64::from_le_bytes([b; 8])
-    }
-    let low = word & each(0x7f);
-    // The highest bit of each byte says whether it is at least `A`, and whether it is beyond `Z`.
-    let letters = (low + each(0x80 - b'A')) ^ (low + each(0x7f - b'Z'));
-    word | (letters & !word & each(0x80)) >> 2
 }
 
 /// Whether one of eight bytes is zero.

@@ -12,6 +12,7 @@ pub mod host;
 mod line;
 mod log;
 pub mod multipart;
+pub(crate) mod names;
 mod parser;
 mod recognition;
 mod request;
@@ -19,6 +20,7 @@ mod response;
 mod to_client;
 mod to_server;
 mod tx;
+mod unchanged;
 pub mod uri;
 
 use margay_flow::FlowCore;

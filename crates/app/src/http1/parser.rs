@@ -270,7 +270,7 @@ impl Http1Parser {
 
     /// Begins a body.
     pub(super) fn begin_body(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, framing: Framing) {
-        if matches!(framing, Framing::None | Framing::Length(0)) {
+        if framing.is_empty() {
             self.complete(cx, dir);
             return;
         }

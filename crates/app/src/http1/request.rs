@@ -1,6 +1,6 @@
 //! Request lines, and the meaning of a request's fields.
 
-use super::headers::{is_token, space, trim};
+use super::headers::{is_token, is_token_byte, space, trim};
 
 /// The HTTP version, as far as parsing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -18,6 +18,11 @@ pub(super) enum Version {
 
 /// Reads `HTTP/1.1`, and tolerates misplaced white space.
 pub(super) fn version(text: &[u8]) -> Version {
+    match text {
+        b"HTTP/1.1" => return Version::V11,
+        b"HTTP/1.0" => return Version::V10,
+        _ => {}
+    }
     let text = trim(text);
     let Some((name, rest)) = text.split_at_checked(4) else { return Version::Unknown };
     if !name.eq_ignore_ascii_case(b"HTTP") {
@@ -46,7 +51,7 @@ pub(super) fn part(line: &[u8], (at, len): Part) -> &[u8] {
 }
 
 /// A parsed request line (RFC 9112, section 3).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RequestLine {
     pub method: Part,
     pub uri: Part,
@@ -79,6 +84,34 @@ const fn ends_method(b: u8) -> bool {
 /// Parses a request line. If a protocol follows, the target extends to the last white space: attacks use targets with spaces,
 /// and some servers accept them.
 pub(super) fn request_line(line: &[u8]) -> RequestLine {
+    usual_line(line).unwrap_or_else(|| any_line(line))
+}
+
+/// As [`request_line`], for a line that is as the standard has it: a token, a space, a target, a space, and `HTTP/1.1` or
+/// `HTTP/1.0`. `None` for any other.
+fn usual_line(line: &[u8]) -> Option<RequestLine> {
+    let (before, protocol) = line.split_last_chunk::<9>()?;
+    let version = match protocol {
+        b" HTTP/1.1" => Version::V11,
+        b" HTTP/1.0" => Version::V10,
+        _ => return None,
+    };
+    let method = before.iter().position(|&b| !is_token_byte(b)).filter(|&n| n > 0)?;
+    let target = before.get(method..)?.strip_prefix(b" ")?;
+    let (first, last) = (*target.first()?, *target.last()?);
+    if ends_method(first) || space(last) {
+        return None;
+    }
+    Some(RequestLine {
+        method: (0, method as u32),
+        uri: (method as u32 + 1, target.len() as u32),
+        protocol: (before.len() as u32 + 1, protocol.len() as u32 - 1),
+        version,
+        ..RequestLine::default()
+    })
+}
+
+fn any_line(line: &[u8]) -> RequestLine {
     let mut out = RequestLine::default();
     let start = line.iter().take_while(|&&b| space(b) || b == 0).count();
     out.leading_space = start > 0;
@@ -174,12 +207,13 @@ pub(super) fn is_request(data: &[u8]) -> Option<bool> {
 
 /// Whether a line can be a request line: it has a known method, or ends with a protocol, including related ones (`RTSP/1.0`).
 pub(super) fn plausible(line: &[u8]) -> bool {
-    plausible_as(line, &request_line(line))
+    let l = request_line(line);
+    plausible_as(line, &l, known_method(part(line, l.method)))
 }
 
-/// As [`plausible`], for a parsed line.
-pub(super) fn plausible_as(line: &[u8], l: &RequestLine) -> bool {
-    known_method(part(line, l.method)) || (l.protocol.1 > 0 && l.version > Version::V09) || cousin(line)
+/// As [`plausible`], for a parsed line; `known` says whether its method is known.
+pub(super) fn plausible_as(line: &[u8], l: &RequestLine, known: bool) -> bool {
+    known || (l.protocol.1 > 0 && l.version > Version::V09) || cousin(line)
 }
 
 /// Whether a line is a method, a target, and a protocol of the form `NAME/1.0`.
@@ -199,6 +233,9 @@ fn cousin(line: &[u8]) -> bool {
 /// Reads the digits of `Content-Length`, after leading other bytes; `None` if there are none. The flag reports anything besides
 /// digits.
 pub(super) fn content_length(value: &[u8]) -> (Option<u64>, bool) {
+    if (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit) {
+        return (Some(value.iter().fold(0, |n, b| n * 10 + u64::from(b - b'0'))), false);
+    }
     let value = trim(value);
     if matches!(value, [b'0', b'x' | b'X', d, ..] if d.is_ascii_hexdigit()) {
         // No client reads a number from it, not even 0.
@@ -262,6 +299,24 @@ mod tests {
         assert_eq!(words(b"GET\x1c/ HTTP/1.1"), w("GET", "/", "HTTP/1.1", Version::V11));
         assert_eq!(words(b"GET\xa0/x\xa0y HTTP/1.1").0, "GET");
         assert_eq!(words(b""), w("", "", "", Version::V09));
+    }
+
+    proptest::proptest! {
+        /// The short way for usual lines gives what the long one does.
+        #[test]
+        fn usual_lines_are_taken_apart_as_any(line in "[ ]{0,1}(GET|G\\x00|G\\{|\\(|)[ \t\x0b]{0,2}(/[a ]{0,3}|\\*|\\x1c)[ \r]{0,2}(HTTP ?/1.[012]|HTTP/2)[ ]{0,1}") {
+            if let Some(usual) = usual_line(line.as_bytes()) {
+                proptest::prop_assert_eq!(usual, any_line(line.as_bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn usual_lines_are_recognised() {
+        for line in [&b"GET / HTTP/1.1"[..], b"PROPFIND /a b HTTP/1.0"] {
+            assert_eq!(usual_line(line), Some(any_line(line)));
+        }
+        assert_eq!(usual_line(b"GET  / HTTP/1.1"), None);
     }
 
     #[test]

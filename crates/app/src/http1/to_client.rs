@@ -4,7 +4,7 @@ use margay_flow::Direction;
 
 use crate::parser::{Outcome, Parse, Upgrade};
 
-use super::body::{FileWish, Framing};
+use super::body::{FilePart, FileWish, Framing};
 use super::chunked::Chunk;
 use super::events::Event;
 use super::headers::{Headers, trim};
@@ -66,8 +66,7 @@ impl Http1Parser {
         self.response.state = State::Headers;
         let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
         let parsed = response::status_line(content);
-        tx.response.line.clear();
-        tx.response.line.extend_from_slice(content);
+        tx.response.line = content.into();
         tx.status_line = parsed;
         let newer = parsed.version == Version::V11 && !trim(request::part(content, parsed.protocol)).ends_with(b"1.1");
         if newer || parsed.version == Version::Unknown {
@@ -116,7 +115,7 @@ impl Http1Parser {
             return Step::Stop(0, outcome);
         }
         let Some(tx) = self.current(DIR) else { return Step::Stop(0, Outcome::Failed) };
-        tx.response.body.file = FileWish { wanted: true, name: tx.path(server), ..FileWish::default() };
+        tx.response.body.file = FileWish { wanted: true, name: tx.path(server).into(), ..FileWish::default() };
         tx.base.advance(DIR, HEADERS);
         self.response.scan = 0;
         self.begin_body(cx, server, DIR, Framing::Close);
@@ -167,7 +166,7 @@ impl Http1Parser {
         }
         if let Some(tx) = self.get(id) {
             (tx.unmatched, tx.stand_in) = (true, true);
-            tx.request.line = method.to_vec();
+            tx.request.line = method.into();
             tx.request_line.method = (0, method.len() as u32);
             tx.base.advance(Direction::ToServer, COMPLETE);
         }
@@ -216,15 +215,17 @@ impl Http1Parser {
         if let Some(value) = tx.response.headers.joined(b"content-encoding", &mut Vec::new()) {
             body.set_coding(value, server, DIR, &mut events);
         }
-        let given =
-            tx.response.headers.first(b"content-disposition").and_then(disposition_filename).map(<[u8]>::to_vec);
         let range = range(tx);
-        body.file = FileWish {
-            wanted: true,
-            name: given.unwrap_or_else(|| tx.path(server)),
-            range: range.map(|r| (r.start, r.end)),
-            whole: range.and_then(|r| r.total).map(|total| ([&tx.host[..], &tx.path(server)].concat(), total)),
-        };
+        if !framing.is_empty() {
+            let given =
+                tx.response.headers.first(b"content-disposition").and_then(disposition_filename).map(<[u8]>::to_vec);
+            let part = range.map(|r| FilePart {
+                range: (r.start, r.end),
+                whole: r.total.map(|total| ([&tx.host[..], &tx.path(server)].concat(), total)),
+            });
+            let name = given.unwrap_or_else(|| tx.path(server));
+            body.file = FileWish { wanted: true, name: name.into(), part: part.map(Box::new) };
+        }
         tx.response.body = body;
         for e in events {
             tx.event(e);
@@ -245,7 +246,7 @@ impl Http1Parser {
                 tx.event(Event::ContinueSeen);
             }
             tx.response.headers = Headers::default();
-            tx.response.line.clear();
+            tx.response.line = Box::default();
             tx.status_line = response::StatusLine::default();
         }
         self.response.state = State::Start;

@@ -13,7 +13,7 @@ use super::line::{is_blank, next_line};
 use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::{Http1Tx, Message};
-use super::{COMPLETE, HEADERS, LINE, REQUEST_FRAME, auth, multipart, uri};
+use super::{COMPLETE, HEADERS, LINE, REQUEST_FRAME, auth, multipart};
 use crate::config::http1::ServerConfig;
 
 const DIR: Direction = Direction::ToServer;
@@ -36,7 +36,8 @@ impl Http1Parser {
             return Step::Used(line.total);
         }
         let parsed = request::request_line(content);
-        let plausible = request::plausible_as(content, &parsed);
+        let known = request::known_method(request::part(content, parsed.method));
+        let plausible = request::plausible_as(content, &parsed, known);
         if self.request.state == State::Lost && !plausible {
             return Step::Used(line.total);
         }
@@ -58,10 +59,8 @@ impl Http1Parser {
         cx.shared.frames.begin(DIR, REQUEST_FRAME, self.request.at, Some(id));
         self.request.last = line.ending;
         let Some(tx) = self.get(id) else { return Step::Stop(0, Outcome::Failed) };
-        tx.request.line.extend_from_slice(content);
+        tx.request.line = content.into();
         tx.request_line = parsed;
-        let known = request::known_method(tx.method());
-        let mut events = Vec::new();
         for (is, event) in [
             (parsed.leading_space, Event::LeadingWhitespace),
             (parsed.method_delimiter, Event::MethodDelimiter),
@@ -71,27 +70,10 @@ impl Http1Parser {
             (!known && parsed.is_other_protocol(), Event::UnknownMethodInvalidProtocol),
         ] {
             if is {
-                events.push(event);
+                tx.event(event);
             }
         }
-        let mut normal = Vec::new();
-        let target = uri::split(request::part(&tx.request.line, parsed.uri));
-        let (flags, path) = uri::normalise_parts(&target, server, &mut normal);
-        // Any other path is not one on its own: its beginning may be a scheme.
-        if target.path.is_some_and(|p| p.first() == Some(&b'/')) {
-            tx.path_in_uri = Some((path.start as u32, path.len() as u32));
-        }
-        if flags.double_encoded {
-            events.push(Event::DoubleEncodedUri);
-        }
-        if flags.host_invalid {
-            events.push(Event::UriHostInvalid);
-        }
-        tx.uri = normal;
-        tx.find_raw_host();
-        for e in events {
-            tx.event(e);
-        }
+        tx.find_uri(server);
         tx.base.advance(DIR, LINE);
         self.request.state = if parsed.version == Version::V09 { State::Protocol } else { State::Headers };
         Step::Used(line.total)
@@ -176,7 +158,7 @@ impl Http1Parser {
         if let Some(multipart) = multipart {
             body.multipart = Some(Box::new(multipart));
         } else if let Some(name) = name {
-            body.file = FileWish { wanted: true, name, ..FileWish::default() };
+            body.file = FileWish { wanted: true, name: name.into(), ..FileWish::default() };
         }
         for e in events {
             tx.event(e);

@@ -6,6 +6,7 @@ use margay_json::Json;
 use crate::config::AppLogOptions;
 use crate::decompress::Limits;
 use crate::decompress::swf::{MAX_OUTPUT, SwfConfig, is_compressed};
+use crate::event::AppEvents;
 use crate::parser::Parse;
 use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
@@ -16,14 +17,14 @@ use super::events::Event;
 use super::headers::Headers;
 use super::request::{RequestLine, part};
 use super::response::StatusLine;
-use super::{host, uri};
+use super::{host, unchanged, uri};
 use crate::config::http1::ServerConfig;
 
 /// One side of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     /// The first line, without its end.
-    pub line: Vec<u8>,
+    pub line: Box<[u8]>,
     /// The fields, including those of the trailer.
     pub headers: Headers,
     /// Its body.
@@ -44,23 +45,28 @@ pub struct Http1Tx {
     pub(super) stand_in: bool,
     /// The request is HTTP/0.9.
     pub(super) old: bool,
-    /// Normalised request target.
-    pub(super) uri: Vec<u8>,
+    /// Normalised request target, if it differs from the raw one.
+    uri: Vec<u8>,
+    /// The normalised target is the raw one.
+    uri_unchanged: bool,
     /// The place and length of the path in it; `None` if the path is normalised on demand.
-    pub(super) path_in_uri: Option<(u32, u32)>,
+    path_in_uri: Option<(u32, u32)>,
     /// Normalised host; empty if there is none.
     pub(super) host: Vec<u8>,
     /// Host as in the request, without normalisation.
-    pub(super) host_raw: Vec<u8>,
+    pub(super) host_raw: Box<[u8]>,
     pub(super) port: Option<u16>,
     /// Whether a `100 Continue` was seen.
     pub(super) continued: bool,
     window: [WindowLimits; 2],
     /// How Flash files in the response are decompressed for rules.
-    pub(super) swf: Option<(SwfConfig, Limits)>,
+    pub(super) swf: Option<Box<(SwfConfig, Limits)>>,
     /// Memory at the last count.
     counted: u64,
 }
+
+// A request of a few bytes makes one, so its memory comes from the allocator's short way, which ends at this size.
+const _: () = assert!(size_of::<Http1Tx>() <= 1024);
 
 /// The target in a transaction without a request.
 pub(super) const NOT_SEEN: &[u8] = b"/libhtp::request_uri_not_seen";
@@ -73,7 +79,7 @@ impl Http1Tx {
                 w.min = 0;
             }
         }
-        let swf = server.swf.map(|s| (s, server.decompress));
+        let swf = server.swf.map(|s| Box::new((s, server.decompress)));
         Http1Tx { base: TxBase { id, ..TxBase::default() }, window, swf, ..Http1Tx::default() }
     }
 
@@ -105,13 +111,43 @@ impl Http1Tx {
         if self.unmatched { NOT_SEEN } else { part(&self.request.line, self.request_line.uri) }
     }
 
+    /// The normalised target.
+    pub(super) fn uri(&self) -> &[u8] {
+        if self.uri_unchanged { part(&self.request.line, self.request_line.uri) } else { &self.uri }
+    }
+
+    /// Normalises the target.
+    pub(super) fn find_uri(&mut self, server: &ServerConfig) {
+        let raw = part(&self.request.line, self.request_line.uri);
+        if let Some(path) = unchanged::path_length(raw, server) {
+            self.uri_unchanged = true;
+            self.path_in_uri = Some((0, path as u32));
+            return;
+        }
+        let target = uri::split(raw);
+        let mut normal = Vec::new();
+        let (flags, path) = uri::normalise_parts(&target, server, &mut normal);
+        // Any other path is not one on its own: its beginning may be a scheme.
+        if target.path.is_some_and(|p| p.first() == Some(&b'/')) {
+            self.path_in_uri = Some((path.start as u32, path.len() as u32));
+        }
+        if flags.double_encoded {
+            self.event(Event::DoubleEncodedUri);
+        }
+        if flags.host_invalid {
+            self.event(Event::UriHostInvalid);
+        }
+        self.uri = normal;
+        self.find_raw_host();
+    }
+
     /// The normalised path, from which a file gets its name if no field has one.
     pub(super) fn path(&self, server: &ServerConfig) -> Vec<u8> {
         if self.unmatched {
             return NOT_SEEN.to_vec();
         }
         if let Some(path) = self.path_in_uri {
-            return part(&self.uri, path).to_vec();
+            return part(self.uri(), path).to_vec();
         }
         let raw = self.uri_raw();
         let mut out = Vec::new();
@@ -169,7 +205,7 @@ impl Http1Tx {
             Direction::ToClient => &mut self.response.body,
         };
         f(body, &mut bcx, &mut self.base.files);
-        for e in body.events.drain(..) {
+        for e in body.events.take() {
             self.base.events.add(e as u8);
         }
     }
@@ -187,20 +223,23 @@ impl Http1Tx {
     }
 
     fn memory(&self) -> u64 {
-        let message = |m: &Message| m.line.capacity() + m.headers.memory() + m.body.window().memory();
+        let message = |m: &Message| m.line.len() + m.headers.memory() + m.body.window().memory();
         (std::mem::size_of::<Self>() + message(&self.request) + message(&self.response) + self.uri.capacity()) as u64
     }
 
     /// The parts of the target, and whether it is the authority of a CONNECT.
     fn target(&self) -> (uri::Uri<'_>, bool) {
         let raw = part(&self.request.line, self.request_line.uri);
-        // A path has no host.
-        let connect = self.method() == b"CONNECT" && !raw.starts_with(b"/");
+        if raw.starts_with(b"/") {
+            // A path has no host.
+            return (uri::Uri::default(), false);
+        }
+        let connect = self.method() == b"CONNECT";
         (if connect { host::connect(raw) } else { uri::split(raw) }, connect)
     }
 
     /// Sets the raw host if the target names it: rules match it before the fields are complete.
-    pub(super) fn find_raw_host(&mut self) {
+    fn find_raw_host(&mut self) {
         if self.uri_raw().starts_with(b"/") {
             return;
         }
@@ -208,7 +247,7 @@ impl Http1Tx {
         if target.host.is_some() {
             let mut name = Vec::new();
             host::normalise_uri_host(&target, &mut name);
-            self.host_raw = name;
+            self.host_raw = name.into_boxed_slice();
         }
     }
 
@@ -216,49 +255,52 @@ impl Http1Tx {
     pub(super) fn find_host(&mut self, flow: &FlowCore) {
         let (target, connect) = self.target();
         let mut several = Vec::new();
-        let header = self.request.headers.joined(b"host", &mut several);
-        let mut events = Vec::new();
+        let headers = &self.request.headers;
+        let header = headers.joined(b"host", &mut several);
+        // Most requests have no event here, and none has many.
+        let mut events = AppEvents::default();
+        let mut event = |e: Event| events.add(e as u8);
         let (mut name, mut port) = (Vec::new(), None);
-        let mut raw_name = Vec::new();
+        let mut raw_name = Box::default();
         if target.host.is_some() {
             let valid;
             (port, valid) = host::normalise_uri_host(&target, &mut name);
             if !valid {
-                events.push(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
+                event(if connect { Event::AuthorityPort } else { Event::UriHostInvalid });
             }
-            raw_name.clone_from(&name);
+            raw_name = name.as_slice().into();
         }
         if let Some(h) = header {
-            let mut other = Vec::new();
+            let mut other = Vec::with_capacity(h.len());
             let (other_port, valid) = host::normalise_host(h, &mut other);
             if !valid {
-                events.push(Event::HeaderHostInvalid);
+                event(Event::HeaderHostInvalid);
             }
             if target.host.is_none() {
                 (name, port) = (other, other_port);
-                raw_name = h.to_vec();
+                raw_name = h.into();
             } else if host::ambiguous((&name, port), (&other, other_port)) {
-                events.push(Event::HostAmbiguous);
+                event(Event::HostAmbiguous);
             }
         } else if self.request_line.version >= super::request::Version::V11 {
             // Also if the target has a host (RFC 9112, section 3.2).
-            events.push(Event::MissingHost);
+            event(Event::MissingHost);
         }
-        if self.request.headers.repeated(b"host") {
-            events.push(Event::HostAmbiguous);
+        if headers.repeated(b"host") {
+            event(Event::HostAmbiguous);
         }
         // The target of a CONNECT has a port of its own.
         if let Some(p) = port
             && p != flow.dport
             && !connect
         {
-            events.push(Event::PortMismatch);
+            event(Event::PortMismatch);
         }
         self.host = name;
         self.host_raw = raw_name;
         self.port = port;
-        for e in events {
-            self.event(e);
+        for &e in events.as_slice() {
+            self.base.events.add(e);
         }
     }
 
@@ -275,7 +317,7 @@ impl Http1Tx {
     pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
         let mut limits = self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 });
         // A Flash file is decompressed once, when all required data is available.
-        if let (Some((swf, _)), Direction::ToClient) = (&self.swf, dir)
+        if let (Some((swf, _)), Direction::ToClient) = (self.swf.as_deref(), dir)
             && let (data, 0) = self.response.body.window().held()
             && is_compressed(data)
         {
@@ -300,9 +342,9 @@ impl Transaction for Http1Tx {
     }
 
     fn held(&self) -> u64 {
-        let message = |m: &Message| m.line.capacity() + m.headers.memory() + m.body.held();
+        let message = |m: &Message| m.line.len() + m.headers.memory() + m.body.held();
         let own = message(&self.request) + message(&self.response);
-        let uri = self.uri.capacity() + self.host.capacity() + self.host_raw.capacity();
+        let uri = self.uri.capacity() + self.host.capacity() + self.host_raw.len();
         self.base.held() + (own + uri) as u64
     }
 

@@ -1,10 +1,16 @@
 //! The decoded fields of a message: pseudo-headers, headers and trailers in the order they came.
 
+use crate::http1::names;
+
 /// The limit of fields and table updates in a message; further ones are dropped.
 pub(super) const FIELDS_MAX: usize = 1024;
 /// The limit of bytes of names and values in a message; fields beyond it are dropped. A few bytes of HPACK can expand to a
 /// whole table entry, so the length of a block is no bound.
 pub(super) const TEXT_MAX: usize = 256 << 10;
+
+/// Initial capacities that suit most messages: fields, and bytes of names and values. They avoid reallocation.
+const FIELDS: usize = 16;
+const TEXT: usize = 256;
 
 /// A field or a table update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +33,8 @@ enum Held {
 pub(super) struct Fields {
     text: Vec<u8>,
     list: Vec<Held>,
+    /// The bits of the names ([`names::bit`]).
+    present: u64,
 }
 
 impl Fields {
@@ -40,11 +48,16 @@ impl Fields {
         if self.list.len() >= FIELDS_MAX || name.len().saturating_add(value.len()) > self.room(budget) {
             return false;
         }
+        if self.list.capacity() == 0 {
+            self.list.reserve_exact(FIELDS);
+            self.text.reserve_exact(TEXT.max(name.len() + value.len()));
+        }
         let from = self.text.len() as u32;
         self.text.extend_from_slice(name);
         let middle = self.text.len() as u32;
         self.text.extend_from_slice(value);
         self.list.push(Held::Field(from, middle, self.text.len() as u32));
+        self.present |= names::bit(names::tag(name));
         true
     }
 
@@ -61,6 +74,7 @@ impl Fields {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.list.clear();
+        self.present = 0;
     }
 
     /// Allocated memory in bytes.
@@ -98,14 +112,30 @@ impl Fields {
         })
     }
 
+    /// Whether a field with this name, in any case, may be there.
+    #[inline]
+    const fn may_have(&self, name: &[u8]) -> bool {
+        self.present & names::bit(names::tag(name)) != 0
+    }
+
     /// The value of the first field with this name, in any case.
+    #[inline]
     pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
-        self.iter().find(|f| f.0.eq_ignore_ascii_case(name)).map(|f| f.1)
+        if self.may_have(name) { self.search(name) } else { None }
+    }
+
+    fn search(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|f| names::equal(f.0, name)).map(|f| f.1)
     }
 
     /// The values of all fields with this name. `scratch` joins several values with `, `.
+    #[inline]
     pub(super) fn joined<'a>(&'a self, name: &[u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        let mut values = self.iter().filter(|f| f.0.eq_ignore_ascii_case(name)).map(|f| f.1);
+        if self.may_have(name) { self.join(name, scratch) } else { None }
+    }
+
+    fn join<'a>(&'a self, name: &[u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let mut values = self.iter().filter(|f| names::equal(f.0, name)).map(|f| f.1);
         let first = values.next()?;
         let Some(second) = values.next() else { return Some(first) };
         scratch.clear();

@@ -71,7 +71,7 @@ pub(super) fn log(tx: &Http2Tx, json: &mut Json, options: &AppLogOptions, what: 
 fn side(json: &mut Json, message: &Message) {
     if !message.settings.is_empty() {
         json.array("settings");
-        for &(id, value) in &message.settings {
+        for &(id, value) in &*message.settings {
             json.item_object();
             match setting_name(id) {
                 Some(name) => json.str("settings_id", name),

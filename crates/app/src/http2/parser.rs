@@ -160,7 +160,7 @@ impl Http2Parser {
 
     /// Ends one side of a transaction.
     pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, id: u64, truncated: bool) {
-        let Some(tx) = self.get(id) else { return };
+        let Some(tx) = self.get(id).filter(|tx| !tx.is_complete(dir)) else { return };
         tx.end(cx, dir, truncated);
         tx.count(&mut cx.shared.counters.http_memory);
     }

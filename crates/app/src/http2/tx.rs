@@ -9,13 +9,14 @@ use crate::arguments::Arguments;
 use crate::config::AppLogOptions;
 use crate::dns::DnsTx;
 use crate::file::Files;
-use crate::http1::body::{Body, BodyCx, FileWish};
+use crate::http1::body::{Body, BodyCx, FilePart, FileWish};
 use crate::http1::events::Event as BodyEvent;
 use crate::http1::host::normalise_host;
 use crate::http1::uri;
 use crate::param::{content_range, disposition_filename};
 use crate::parser::Parse;
 use crate::proto::AppProto;
+use crate::rare::RareVec;
 use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
@@ -48,9 +49,9 @@ pub(super) struct Message {
     /// Raw weight of the last priority.
     pub priority: Option<u8>,
     /// Window increments that rules have not inspected.
-    pub windows: Vec<u32>,
+    pub windows: RareVec<u32>,
     /// Settings and their values.
-    pub settings: Vec<(u16, u32)>,
+    pub settings: RareVec<(u16, u32)>,
     /// A DNS message.
     pub(crate) dns: Option<Box<DnsTx>>,
     /// Bytes of an incomplete DNS message.
@@ -77,14 +78,14 @@ impl Message {
     /// Adds a window increment.
     pub(super) fn window(&mut self, increment: u32) {
         if self.windows.len() < VALUES_MAX {
-            self.windows.push(increment);
+            self.windows.to_add().push(increment);
         }
     }
 
     /// Adds a setting.
     pub(super) fn setting(&mut self, id: u16, value: u32) {
         if self.settings.len() < VALUES_MAX {
-            self.settings.push((id, value));
+            self.settings.to_add().push((id, value));
         }
     }
 
@@ -103,7 +104,8 @@ impl Message {
             + self.body.window().memory()
             + self.dns_data.as_ref().map_or(0, Vec::capacity)
             + self.web.as_ref().map_or(0, |w| w.memory())
-            + (self.windows.capacity() + 2 * self.settings.capacity()) * 4
+            + self.windows.held()
+            + self.settings.held()
     }
 }
 
@@ -122,6 +124,9 @@ pub struct Http2Tx {
     /// Memory at the last count.
     counted: u64,
 }
+
+// As for HTTP/1: its memory comes from the allocator's short way.
+const _: () = assert!(size_of::<Http2Tx>() <= 1024);
 
 impl Http2Tx {
     pub(super) fn new(id: u64, stream: u32, config: &Config, inline: bool) -> Self {
@@ -181,7 +186,10 @@ impl Http2Tx {
             range = content_range(value);
             invalid = range.is_none() && !value.contains(&b'*');
         }
-        let whole = range.and_then(|r| r.total).map(|total| (self.resource(config), total));
+        let part = range.map(|r| {
+            let whole = r.total.map(|total| (self.resource(config), total));
+            Box::new(FilePart { range: (r.start, r.end), whole })
+        });
         let mut scratch = Vec::new();
         let arguments = arguments.filter(|_| dir == Direction::ToServer).map(|limits| {
             let cookies = fields.iter().filter(|f| f.0 == b"cookie").map(|f| f.1);
@@ -193,7 +201,7 @@ impl Http2Tx {
         let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
         let body = &mut self.message_mut(dir).body;
         body.arguments = arguments;
-        body.file = FileWish { wanted: true, name, range: range.map(|r| (r.start, r.end)), whole };
+        body.file = FileWish { wanted: true, name: name.into(), part };
         if let Some(value) = coding {
             body.set_coding(&value, server, dir, &mut events);
         }
@@ -221,28 +229,25 @@ impl Http2Tx {
 
     /// Normalises the host and checks it (RFC 9113, section 8.3.1).
     fn find_host(&mut self) {
-        let fields = &self.message(Direction::ToServer).fields;
-        let mut events = Vec::new();
+        let [request, _] = &self.messages;
+        let (fields, events) = (&request.fields, &mut self.base.events);
         let authority = fields.first(b":authority");
+        let host = fields.first(b"host");
         let name = authority.map(|a| match a.iter().position(|&b| b == b'@') {
             Some(at) => {
-                events.push(Event::UserinfoInUri);
+                events.add(Event::UserinfoInUri as u8);
                 a.get(at + 1..).unwrap_or_default()
             }
             None => a,
         });
-        if let (Some(a), Some(h)) = (authority, fields.first(b"host"))
+        if let (Some(a), Some(h)) = (authority, host)
             && !a.eq_ignore_ascii_case(h)
         {
-            events.push(Event::AuthorityHostMismatch);
+            events.add(Event::AuthorityHostMismatch as u8);
         }
-        let mut host = Vec::new();
-        if let Some(raw) = name.or_else(|| fields.first(b"host")) {
-            let _ = normalise_host(raw, &mut host);
-        }
-        self.host = host;
-        for e in events {
-            self.event(e);
+        self.host.clear();
+        if let Some(raw) = name.or(host) {
+            let _ = normalise_host(raw, &mut self.host);
         }
     }
 
@@ -301,8 +306,11 @@ impl Http2Tx {
         let [request, response] = &mut self.messages;
         let body = if dir == Direction::ToServer { &mut request.body } else { &mut response.body };
         f(body, &mut bcx, &mut self.base.files);
-        let failed =
-            body.events.drain(..).any(|e| matches!(e, BodyEvent::GzipFailed | BodyEvent::Bomb | BodyEvent::LzmaMemory));
+        let failed = body
+            .events
+            .take()
+            .into_iter()
+            .any(|e| matches!(e, BodyEvent::GzipFailed | BodyEvent::Bomb | BodyEvent::LzmaMemory));
         if failed {
             self.event(Event::FailedDecompression);
         }
@@ -365,7 +373,9 @@ impl Transaction for Http2Tx {
     fn inspected(&mut self, dir: Direction) {
         let limits = self.limits(dir);
         let message = self.message_mut(dir);
-        message.windows.clear();
+        if let Some(windows) = message.windows.to_change() {
+            windows.clear();
+        }
         let end = message.body.at_end();
         message.body.window_mut().looked_at(limits, end);
         self.base.files.inspected(dir, limits);

@@ -38,14 +38,16 @@ impl Detect {
     /// Converts a transaction's rule state from the marked set.
     pub fn bring_tx(&self, from: RulesMark, tx: &mut TxBase) {
         if from.names != self.lineage.names {
-            tx.bits.clear();
+            tx.bits.take();
         }
         let to = self.lineage.ancestor(from.serial).unwrap_or(&[]);
         for d in &mut tx.detect {
             (d.searched, d.begun) = (0, 0);
             renumber(&mut d.waiting, to);
             renumber(&mut d.settled, to);
-            renumber(&mut d.files, to);
+            if let Some(files) = d.files.to_change() {
+                renumber(files, to);
+            }
         }
         if let Some(firewall) = &mut tx.firewall {
             for seen in &mut firewall.seen {

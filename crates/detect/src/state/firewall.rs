@@ -236,7 +236,7 @@ impl<W: Watch> State<W> {
         let progress = tx.base().progress[i];
         let mut memory = tx.base_mut().firewall.take().unwrap_or_default();
         let states = firewall.states(proto, dir);
-        self.tx.forget(group);
+        self.tx.forget();
         let mut result = TableResult::Next;
         while !memory.accepted && memory.next[i] <= progress {
             let state = memory.next[i];

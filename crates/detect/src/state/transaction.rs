@@ -17,7 +17,9 @@ use crate::inspect::InspectContext;
 use crate::mpm::Scratch;
 use crate::prefilter::Memo;
 use crate::rule::CompiledRule;
-use crate::tx::{Always, Gate, Judged, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxTrigger, View, What};
+use crate::tx::{
+    Always, Gate, Judged, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxSearched, TxTrigger, View, What,
+};
 use crate::watch::{End, Look, Searched, StepCame, Watch};
 
 /// Bit of [`TxDetect::searched`]: the rules that need a file became candidates. Lower bits are buffer numbers.
@@ -122,9 +124,8 @@ impl<W: Watch> State<W> {
             let group = detect.txs.get(proto, dir);
             let complete = detect.complete(proto)[dir.index()];
             let mut from = 0;
-            while let Some(id) = parser.next_awake(from) {
+            while let Some((id, tx)) = parser.next_awake_mut(from) {
                 from = id + 1;
-                let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base_mut();
                 let i = dir.index();
                 if !base.updated[i] || base.detect[i].done {
@@ -173,24 +174,31 @@ impl<W: Watch> State<W> {
     // It stays whole: one merge of two sorted lists, for each transaction that changed.
     fn inspect_tx(&mut self, due: Due<'_>, input: &mut Input<'_>, verdict: &mut Verdict, tx: &mut dyn Transaction) {
         let Due { detect, group, key, proto, parser, id, dir, complete, joined } = due;
-        self.tx.forget(group);
+        self.tx.forget();
         let limits = tx.file_window(dir, input.ips);
         self.context.dce_little = tx.little_endian(dir);
         let base = tx.base_mut();
         let progress = base.progress[dir.index()];
-        let mut seen = std::mem::take(&mut base.detect[dir.index()]);
+        let mut search = TxSearched::of(&base.detect[dir.index()]);
         let renewed = std::mem::take(&mut base.renewed[dir.index()]);
         if renewed != 0 {
-            group.search_again(renewed, &mut seen);
+            group.search_again(renewed, &mut search);
         }
-        let begun = seen.begun;
+        let begun = search.begun;
         let mut candidates = std::mem::take(&mut self.tx.candidates);
         candidates.clear();
         let view =
             View { tx: &*tx, group, dir, progress, complete, begun, engine: input.files.as_deref(), limits, joined };
         self.context.watch.transaction(proto, &view);
         let look = Look::Transaction { proto, dir, id, progress, complete };
-        self.tx_candidates(&detect.compiled, (proto, look), view, &mut seen, &mut candidates);
+        self.tx_candidates(&detect.compiled, (proto, look), view, &mut search, &mut candidates);
+        let seen = &mut tx.base_mut().detect[dir.index()];
+        search.keep(seen);
+        if candidates.is_empty() && seen.waiting.is_empty() {
+            self.tx.candidates = candidates;
+            return;
+        }
+        let mut seen = std::mem::take(seen);
         candidates.sort_unstable();
         candidates.dedup();
         let mut kept = std::mem::take(&mut self.tx.waiting);
@@ -325,7 +333,7 @@ impl<W: Watch> State<W> {
         rules: &[CompiledRule],
         (proto, look): (AppProto, Look),
         view: View<'_>,
-        seen: &mut TxDetect,
+        seen: &mut TxSearched,
         out: &mut Vec<u32>,
     ) {
         let View { tx, group, dir, progress, complete, .. } = view;
@@ -683,10 +691,10 @@ fn file_mark(seen: &TxDetect, rule: u32) -> u32 {
 fn set_file_mark(seen: &mut TxDetect, rule: u32, done: u32) {
     match seen.files.binary_search_by_key(&rule, |f| f.0) {
         Ok(at) => {
-            if let Some(f) = seen.files.get_mut(at) {
+            if let Some(f) = seen.files.to_add().get_mut(at) {
                 f.1 = done;
             }
         }
-        Err(at) => seen.files.insert(at, (rule, done)),
+        Err(at) => seen.files.to_add().insert(at, (rule, done)),
     }
 }

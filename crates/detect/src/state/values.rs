@@ -6,7 +6,7 @@ use crate::group::OF_TRANSACTION;
 use crate::inspect::InspectContext;
 use crate::prefilter::Memo;
 use crate::transform::TransformScratch;
-use crate::tx::{Slot, SlotSource, Summary, TxGroup, View};
+use crate::tx::{Slot, SlotSource, Summary, View};
 
 /// The state of a slot for the current transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +24,8 @@ enum Held {
 
 #[derive(Debug, Default)]
 pub(super) struct Cached {
+    /// The inspection ([`Slots::inspection`]) that the rest belongs to.
+    of: u64,
     held: Held,
     /// Cheap properties of the buffer, once requested.
     pub(super) summary: Option<Summary>,
@@ -36,6 +38,15 @@ pub(super) struct Cached {
 }
 
 impl Cached {
+    /// Begins an inspection: nothing was requested yet.
+    fn begin(&mut self, inspection: u64) {
+        self.of = inspection;
+        self.held = Held::Unknown;
+        self.summary = None;
+        self.spans.clear();
+        self.count = None;
+    }
+
     /// A transformed value of a slot with several, built once for one inspection of a transaction.
     fn nth<W>(
         &mut self,
@@ -72,10 +83,31 @@ impl Cached {
     }
 }
 
+/// The values of all slots. A group may have hundreds of slots, of which an inspection asks for a few: each begins again when
+/// an inspection first asks for it.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    list: Vec<Cached>,
+    /// The number of the current inspection.
+    inspection: u64,
+}
+
+impl Slots {
+    /// The values of a slot in the current inspection.
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Cached> {
+        let cached = self.list.get_mut(slot)?;
+        if cached.of != self.inspection {
+            cached.begin(self.inspection);
+        }
+        Some(cached)
+    }
+}
+
 /// Scratch buffers to inspect transactions; one per worker.
 #[derive(Debug, Default)]
 pub(crate) struct TxScratch {
-    pub(super) slots: Vec<Cached>,
+    pub(super) slots: Slots,
     pub(super) one: Vec<u8>,
     pub(super) candidates: Vec<u32>,
     pub(super) waiting: Vec<(u32, u64)>,
@@ -92,7 +124,7 @@ pub(crate) struct TxScratch {
 impl TxScratch {
     /// Makes room for groups with up to `slots` slots.
     pub(crate) fn prepare(&mut self, slots: usize) {
-        self.slots.resize_with(slots, Cached::default);
+        self.slots.list.resize_with(slots, Cached::default);
     }
 
     /// Starts a new packet, which has not been searched yet.
@@ -117,13 +149,8 @@ impl TxScratch {
     }
 
     /// Drops the cached values before another inspection of a transaction.
-    pub(crate) fn forget(&mut self, group: &TxGroup) {
-        for c in self.slots.iter_mut().take(group.slots.len()) {
-            c.held = Held::Unknown;
-            c.summary = None;
-            c.spans.clear();
-            c.count = None;
-        }
+    pub(crate) const fn forget(&mut self) {
+        self.slots.inspection += 1;
     }
 }
 

@@ -151,11 +151,28 @@ pub(crate) struct TxGroups {
     list: Vec<((AppProto, Direction), TxGroup)>,
 }
 
+/// How far the prefilter has come with a transaction: the part of [`TxDetect`] that it reads and writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TxSearched {
+    pub(crate) searched: u64,
+    pub(crate) begun: u8,
+}
+
+impl TxSearched {
+    pub(crate) const fn of(seen: &TxDetect) -> TxSearched {
+        TxSearched { searched: seen.searched, begun: seen.begun }
+    }
+
+    pub(crate) const fn keep(self, seen: &mut TxDetect) {
+        (seen.searched, seen.begun) = (self.searched, self.begun);
+    }
+}
+
 impl TxGroup {
     /// Makes a transaction's state such that buffers (bit = number) with new data are searched again, and rules without a
     /// pattern on them evaluated again. Rules that have matched stay settled.
     #[cold]
-    pub(crate) fn search_again(&self, buffers: u64, seen: &mut TxDetect) {
+    pub(crate) fn search_again(&self, buffers: u64, seen: &mut TxSearched) {
         seen.searched &= !buffers;
         let renewed = |s: &&Slot| matches!(s.source, SlotSource::Buffer(id) if buffers >> id & 1 != 0);
         if let Some(first) = self.slots.iter().filter(renewed).map(|s| s.progress).min() {

@@ -36,7 +36,7 @@ use crate::inspect::CompiledBuffer;
 
 pub(crate) use compile::{TxBuilder, payload_pattern, state_of};
 pub(crate) use file::FileTest;
-pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroups};
+pub(crate) use group::{Always, Gate, Slot, SlotSource, Summary, TxGroup, TxGroups, TxSearched};
 
 /// The transaction part of a rule.
 #[derive(Debug)]

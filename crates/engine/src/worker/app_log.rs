@@ -3,7 +3,7 @@
 
 use margay_app::certificates::Occasion;
 use margay_app::session::SessionEvent;
-use margay_app::{AppProto, Protocol, Transaction, TxBase, protocol};
+use margay_app::{AppProto, Parser, Protocol, Transaction, TxBase, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, PacketSource};
@@ -100,9 +100,8 @@ impl Stages {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
             let mut from = 0;
-            while let Some(id) = if end { parser.next_tx(from) } else { parser.next_awake(from) } {
+            while let Some((id, tx)) = next_due(&mut **parser, from, end) {
                 from = id + 1;
-                let Some(tx) = parser.tx_mut(id) else { continue };
                 let base = tx.base();
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
                 let inspected = !detects || base.detect.iter().all(|d| d.done);
@@ -300,6 +299,18 @@ impl Stages {
             });
         }
     }
+}
+
+/// The first transaction from `from` on that may have to be logged: one that changed, or at the `end` of the flow any.
+fn next_due(parser: &mut dyn Parser, from: u64, end: bool) -> Option<(u64, &mut dyn Transaction)> {
+    if !end {
+        return parser.next_awake_mut(from);
+    }
+    let mut id = parser.next_tx(from)?;
+    while parser.tx(id).is_none() {
+        id = parser.next_tx(id + 1)?;
+    }
+    Some((id, parser.tx_mut(id)?))
 }
 
 /// Whether a transaction needs no work until its parser changes it: the rules that inspect the flow have inspected its

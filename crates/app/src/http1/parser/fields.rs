@@ -122,7 +122,7 @@ impl Http1Parser {
             }
         }
         let flags = headers.finish(server.headers_limit);
-        headers.begin(content);
+        headers.begin(content.len(), total);
         if folded {
             tx.event(if lenient { Event::ResponseFolding } else { Event::RequestFolding });
         }
