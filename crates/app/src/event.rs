@@ -7,10 +7,8 @@ const FEW: usize = 14;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum List {
     /// The first `len` bytes.
-    Few {
-        len: u8,
-        numbers: [u8; FEW],
-    },
+    Few { len: u8, numbers: [u8; FEW] },
+    #[allow(clippy::box_collection, reason = "the list takes two words")]
     Many(Box<Vec<u8>>),
 }
 

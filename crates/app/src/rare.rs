@@ -5,6 +5,7 @@ use std::ops::Deref;
 /// A list that takes one word until it gets its first entry. A transaction has many such lists, and each word of it is written
 /// and moved when it begins.
 #[derive(Debug, Clone)]
+#[allow(clippy::box_collection, reason = "the list takes one word")]
 pub struct RareVec<T>(Option<Box<Vec<T>>>);
 
 impl<T> Default for RareVec<T> {
