@@ -174,7 +174,7 @@ impl Headers {
 
     /// The field that may be continued.
     fn pending(&self) -> &[u8] {
-        bytes_at(if self.pending_folded { &*self.folded } else { self.raw.as_slice() }, self.pending)
+        bytes_at(if self.pending_folded { &self.folded } else { self.raw.as_slice() }, self.pending)
     }
 
     /// Continues the current field, up to `limit` bytes. Returns false if there is none.
@@ -278,7 +278,7 @@ impl Headers {
 
     fn push(&mut self, place: (u32, u32), value: (u32, u32), flags: &mut FieldFlags) {
         let at = self.list.len() as u32;
-        let name = bytes_at(if self.pending_folded { &*self.folded } else { self.raw.as_slice() }, place);
+        let name = bytes_at(if self.pending_folded { &self.folded } else { self.raw.as_slice() }, place);
         let tag = tag(name);
         // A message with an index needs the hash twice.
         let hash = self.index.as_ref().map(|index| index.hash(name));
