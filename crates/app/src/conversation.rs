@@ -4,11 +4,15 @@
 //! datagram is one message) and handles the message ([`Conversation::message`]). Its [`Content`] is the state of one request
 //! with its response. [`parser`] wraps the implementation. The wrapper reassembles messages, delivers bodies in pieces, skips
 //! bytes, finds the next message after a gap, stores and frees transactions, enforces the limit of open ones, counts their
-//! memory, and offers them to rules and logs.
+//! memory, and offers them to rules and logs. If a reply decides how the bytes after a message are read, the wrapper keeps them
+//! until it comes ([`Turn::keep`]).
 
+mod replay;
 mod side;
 #[cfg(test)]
 mod tests;
+mod turn;
+mod tx;
 
 use std::fmt::Debug;
 
@@ -21,9 +25,11 @@ use crate::proto::AppProto;
 use crate::script::Answer;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::tx_list::{TxList, transactions_in_list};
-use crate::window::{self, WindowLimits};
+use crate::window::WindowLimits;
 
 use side::Side;
+pub use turn::Turn;
+pub use tx::Tx;
 
 /// The default limit of open transactions in a flow, for protocols without a setting.
 const TXS_MAX: usize = 256;
@@ -76,6 +82,9 @@ pub enum Limit {
     /// Beyond the limit, each new transaction ends the oldest open one. At twice the limit the parser waits until transactions
     /// are freed. Datagrams cannot wait: the parser drops them at three times the limit.
     EndOldest,
+    /// It ends none: at the limit of complete ones, the client's next message waits until they are freed. For protocols with
+    /// one open transaction at a time.
+    Wait,
 }
 
 /// A protocol's parser state for one flow.
@@ -98,6 +107,12 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
         let _ = (dir, end);
         Framing::Message(data.len())
+    }
+
+    /// The front of the data is the beginning of a message whose rest has not come, for protocols that begin a frame there, or note
+    /// that it came before a reply.
+    fn waits(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction) {
+        let _ = (turn, dir);
     }
 
     /// Handles a complete message or a datagram. Any result except [`Outcome::More`] ends the round: after [`Outcome::Change`]
@@ -125,6 +140,12 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     fn gap(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, len: u64) -> Outcome {
         let _ = (turn, dir, len);
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
+    }
+
+    /// The data of a direction ends, or the engine's inspection of it does (at the stream depth): what is open in it is
+    /// truncated.
+    fn ends(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction) {
+        let _ = (turn, dir);
     }
 
     /// An HTTP/1 request upgraded the flow to this protocol.
@@ -161,6 +182,9 @@ pub trait Conversation: Debug + Send + Sized + 'static {
 
     /// As [`Parser::is_prompt`]: whether stream rules inspect each complete message at once, or wait for a full chunk.
     const PROMPT: bool = true;
+
+    /// As [`Parser::shows_start`].
+    const SHOWS_START: bool = false;
 
     /// A transaction is freed: the state can drop what it keeps for it.
     fn freed(&mut self, tx: &mut Tx<Self::Tx>) {
@@ -219,7 +243,7 @@ pub trait Content: Debug + Send + 'static {
         self.direction(only)
     }
 
-    /// The inspection limits for file data; `None` for [`window::file_window`], where each inspection sees all available data.
+    /// The inspection limits for file data; `None` for [`crate::window::file_window`], where each inspection sees all available data.
     fn file_window(&self) -> Option<WindowLimits> {
         None
     }
@@ -243,122 +267,6 @@ pub trait Content: Debug + Send + 'static {
 
     /// Appends the members of the event: `"sip":{...}` with its key. `base` has the transaction's number and files.
     fn log(&self, base: &TxBase, json: &mut Json, options: &AppLogOptions, what: LogFor);
-}
-
-/// A transaction: the common part and the protocol's part.
-#[derive(Debug)]
-pub struct Tx<C> {
-    /// The state that all transactions have.
-    pub base: TxBase,
-    /// The protocol's state.
-    pub content: C,
-    /// Progress of a complete transaction, by direction.
-    complete: [u8; 2],
-}
-
-impl<C: Content> Tx<C> {
-    /// Creates a single-message transaction that another protocol's transaction carries. `complete` is the progress of a
-    /// complete one.
-    pub fn carried(id: u64, dir: Direction, content: C, complete: [u8; 2]) -> Tx<C> {
-        let mut tx = Tx { base: TxBase { id, ..TxBase::default() }, content, complete };
-        tx.finish_one_way(dir);
-        tx
-    }
-
-    /// Marks a direction as complete.
-    pub fn finish(&mut self, dir: Direction) {
-        self.base.advance(dir, self.complete[dir.index()]);
-    }
-
-    /// Makes the transaction one-way: rules inspect it together with the data that goes in `dir`, whichever side sends a part
-    /// of it.
-    pub fn only(&mut self, dir: Direction) {
-        self.base.one_sided(dir.reverse(), self.complete[dir.reverse().index()]);
-    }
-
-    /// Completes a transaction that has data in `dir` only.
-    pub fn finish_one_way(&mut self, dir: Direction) {
-        self.only(dir);
-        self.finish(dir);
-    }
-
-    /// Marks a direction as updated, so that rules inspect it again.
-    pub fn touch(&mut self, dir: Direction) {
-        self.base.touch(dir);
-    }
-
-    /// Whether a direction is complete.
-    pub fn is_finished(&self, dir: Direction) -> bool {
-        self.base.progress[dir.index()] >= self.complete[dir.index()]
-    }
-
-    /// Adds an event. Rules inspect it even if the transaction is incomplete.
-    pub fn event(&mut self, event: u8) {
-        self.base.events.add(event);
-        for dir in [Direction::ToServer, Direction::ToClient] {
-            if self.base.only.is_none_or(|only| only == dir) {
-                self.base.touch(dir);
-            }
-        }
-    }
-}
-
-/// The context in which a parser handles a message.
-#[derive(Debug)]
-pub struct Turn<'a, 'b, C> {
-    /// The flow, the settings, and the state that parsers share.
-    pub cx: &'a mut Parse<'b>,
-    txs: &'a mut TxList<Tx<C>>,
-    /// The message's offset in the parser's input, and its length.
-    at: usize,
-    len: usize,
-    complete: [u8; 2],
-}
-
-impl<'b, C: Content> Turn<'_, 'b, C> {
-    /// Opens a transaction.
-    pub fn open(&mut self, content: C) -> &mut Tx<C> {
-        let complete = self.complete;
-        let id = self.txs.push(|id| Tx { base: TxBase { id, ..TxBase::default() }, content, complete });
-        self.txs.get_mut(id).unwrap_or_else(|| unreachable!("it was added"))
-    }
-
-    /// Opens a single-message transaction that has no response.
-    pub fn one_way(&mut self, dir: Direction, content: C) -> &mut Tx<C> {
-        let tx = self.open(content);
-        tx.finish_one_way(dir);
-        tx
-    }
-
-    /// The transaction with this number, unless it was freed.
-    pub fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
-        self.txs.get_mut(id)
-    }
-
-    /// The transaction with this number, unless it was freed, together with the parse context, which its files need.
-    pub fn tx_and_parse(&mut self, id: u64) -> Option<(&mut Tx<C>, &mut Parse<'b>)> {
-        Some((self.txs.get_mut(id)?, self.cx))
-    }
-
-    /// As [`Turn::tx`], to read only: does not count as a change.
-    pub fn peek(&self, id: u64) -> Option<&Tx<C>> {
-        self.txs.get(id)
-    }
-
-    /// The latest transaction.
-    pub fn latest(&mut self) -> Option<&mut Tx<C>> {
-        let id = self.txs.next().checked_sub(1)?;
-        self.txs.get_mut(id)
-    }
-
-    /// Marks `len` bytes of the message, starting at `from`, as a frame.
-    pub fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
-        let frames = &mut self.cx.shared.frames;
-        if frames.wanted && from <= self.len {
-            frames.begin(dir, kind, self.at + from, tx);
-            frames.end(dir, (self.at + from + len) as u64);
-        }
-    }
 }
 
 /// The parser of a flow.
@@ -387,9 +295,9 @@ impl<S: Conversation> MessageParser<S> {
 
     /// Whether the parser has to wait until transactions are freed. If so, ends open ones, with an event, so that they can be
     /// freed.
-    fn is_full(&mut self, cx: &mut Parse<'_>) -> bool {
+    fn is_full(&mut self, cx: &mut Parse<'_>, dir: Direction) -> bool {
         let most = match S::LIMIT {
-            Limit::EndAll => 1,
+            Limit::EndAll | Limit::Wait => 1,
             Limit::EndOldest if cx.flow.proto == 6 => 2,
             Limit::EndOldest => 3,
         };
@@ -397,12 +305,21 @@ impl<S: Conversation> MessageParser<S> {
             return false;
         }
         let ends = match S::LIMIT {
-            Limit::EndAll => {
-                cx.shared.counters.tx_limit(S::PROTO);
-                self.txs.len()
-            }
+            Limit::EndAll => self.txs.len(),
             Limit::EndOldest => self.txs.len() / 2 + 1,
+            Limit::Wait if dir == Direction::ToClient => return false,
+            Limit::Wait => {
+                let latest = self.txs.next().checked_sub(1).and_then(|id| self.txs.get(id));
+                let is_open = latest.is_some_and(|tx| tx.base.progress != self.complete);
+                if self.txs.len() - usize::from(is_open) < self.state.max_txs() {
+                    return false;
+                }
+                0
+            }
         };
+        if S::LIMIT != Limit::EndOldest {
+            cx.shared.counters.tx_limit(S::PROTO);
+        }
         for _ in 0..ends {
             self.end_oldest(cx, u64::MAX);
         }
@@ -434,6 +351,7 @@ impl<S: Conversation> MessageParser<S> {
         let is_over = S::LIMIT == Limit::EndOldest && self.state.fill() > 0;
         let (state, mut turn) = self.turn(cx, at, len);
         let outcome = call(state, &mut turn);
+        let back = turn.back;
         if S::LIMIT == Limit::EndOldest && self.txs.next() > first {
             let most = if is_over { 0 } else { self.state.max_txs().max(1) };
             for _ in most.max(there)..self.txs.len() {
@@ -441,15 +359,24 @@ impl<S: Conversation> MessageParser<S> {
                 self.end_oldest(cx, first);
             }
         }
-        outcome
+        match back {
+            Some(dir) => self.reread(cx, dir, outcome),
+            None => outcome,
+        }
+    }
+
+    fn waits(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, len: usize) {
+        let (state, mut turn) = self.turn(cx, at, len);
+        state.waits(&mut turn, dir);
     }
 
     fn turn<'a, 'b>(&'a mut self, cx: &'a mut Parse<'b>, at: usize, len: usize) -> (&'a mut S, Turn<'a, 'b, S::Tx>) {
-        (&mut self.state, Turn { cx, txs: &mut self.txs, at, len, complete: self.complete })
+        let MessageParser { state, txs, sides, complete, .. } = self;
+        (state, Turn { cx, txs, sides, back: None, at, len, complete: *complete })
     }
 
     fn datagram(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        if !data.is_empty() && !self.is_full(cx) {
+        if !data.is_empty() && !self.is_full(cx, dir) {
             let outcome = self.run(cx, 0, data.len(), |state, turn| state.message(turn, dir, data));
             return Parsed { consumed: data.len(), outcome };
         }
@@ -458,6 +385,44 @@ impl<S: Conversation> MessageParser<S> {
 }
 
 impl<S: Conversation> MessageParser<S> {
+    /// Handles bytes that were taken back, before the rest of the other direction. Returns the outcome of that, or `outcome`.
+    #[cold]
+    fn reread(&mut self, cx: &mut Parse<'_>, dir: Direction, outcome: Outcome) -> Outcome {
+        let end = std::mem::replace(&mut cx.end, false);
+        let parsed = self.input(cx, dir, b"");
+        cx.end = end;
+        if parsed.outcome == Outcome::More { outcome } else { parsed.outcome }
+    }
+
+    /// Handles the input of a direction: bytes that were taken back, and then `data`.
+    fn input(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let replay = self.sides[dir.index()].replay.as_mut();
+        let mut again = replay.map_or_else(Vec::new, |k| std::mem::take(&mut k.again));
+        if again.is_empty() {
+            return self.consumed(cx, dir, data);
+        }
+        let before = again.len();
+        again.extend_from_slice(data);
+        // Their frames were marked the first time.
+        let frames = std::mem::replace(&mut cx.shared.frames.wanted, false);
+        let parsed = self.consumed(cx, dir, &again);
+        cx.shared.frames.wanted = frames;
+        if let Some(replay) = self.sides[dir.index()].replay.as_mut().filter(|_| parsed.consumed < before) {
+            again.truncate(before);
+            again.drain(..parsed.consumed);
+            replay.again = again;
+        }
+        Parsed { consumed: parsed.consumed.saturating_sub(before), ..parsed }
+    }
+
+    /// As [`MessageParser::stream`], and notes what it consumed.
+    fn consumed(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        let parsed = self.stream(cx, dir, data);
+        let is_heard = self.sides[dir.reverse().index()].start > 0;
+        self.sides[dir.index()].consumes(data.get(..parsed.consumed).unwrap_or(data), is_heard);
+        parsed
+    }
+
     fn stream(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let mut at = 0;
         while let Some(rest) = data.get(at..).filter(|r| !r.is_empty()) {
@@ -494,7 +459,10 @@ impl<S: Conversation> MessageParser<S> {
                 Framing::Message(len) => (len, 0, 0),
                 Framing::Head(len, pass) => (len, pass, 0),
                 Framing::Body(len, body) => (len, 0, body),
-                Framing::More => break,
+                Framing::More => {
+                    self.waits(cx, dir, at, rest.len());
+                    break;
+                }
                 Framing::Skip(len) => {
                     at += len.clamp(1, rest.len());
                     continue;
@@ -507,32 +475,42 @@ impl<S: Conversation> MessageParser<S> {
             };
             if len > rest.len() && !cx.end {
                 self.sides[dir.index()].message = (len as u64).saturating_add(pass).saturating_add(body);
+                self.waits(cx, dir, at, rest.len());
                 break;
             }
-            if self.is_full(cx) {
+            if self.is_full(cx, dir) {
                 return Parsed { consumed: at, outcome: Outcome::Full };
             }
             // A truncated message is handled as far as it goes.
             let len = len.clamp(usize::from(body == 0), rest.len());
             let message = rest.get(..len).unwrap_or(rest);
+            let side = &mut self.sides[dir.index()];
+            (side.pass, side.body) = (pass, body);
             let outcome = match message {
                 [] => Outcome::More,
                 _ => self.run(cx, at, len, |state, turn| state.message(turn, dir, message)),
             };
-            let side = &mut self.sides[dir.index()];
-            (side.pass, side.body) = (pass, body);
             at += len;
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
             }
         }
-        Parsed::used(if cx.end { data.len() } else { at })
+        if !cx.end {
+            return Parsed::used(at);
+        }
+        let (state, mut turn) = self.turn(cx, data.len(), 0);
+        state.ends(&mut turn, dir);
+        Parsed::used(data.len())
     }
 }
 
 impl<S: Conversation> Parser for MessageParser<S> {
     fn is_prompt(&self) -> bool {
         S::PROMPT
+    }
+
+    fn shows_start(&self) -> bool {
+        S::SHOWS_START
     }
 
     fn proto(&self) -> AppProto {
@@ -551,13 +529,16 @@ impl<S: Conversation> Parser for MessageParser<S> {
             let (state, mut turn) = self.turn(cx, 0, 0);
             state.arrives(&mut turn, dir);
         }
-        let parsed = self.stream(cx, dir, data);
+        let parsed = self.input(cx, dir, data);
         self.sides[dir.index()].waiting = data.len().saturating_sub(parsed.consumed);
         parsed
     }
 
     fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, mut len: u64) -> Outcome {
         let side = &mut self.sides[dir.index()];
+        if let Some(replay) = &mut side.replay {
+            replay.settle(u64::MAX, side.start);
+        }
         if side.passes_gap(len) {
             return Outcome::More;
         }
@@ -576,13 +557,19 @@ impl<S: Conversation> Parser for MessageParser<S> {
         self.run(cx, 0, 0, |state, turn| state.gap(turn, dir, len))
     }
 
+    fn truncated(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        let (state, mut turn) = self.turn(cx, 0, 0);
+        state.ends(&mut turn, dir);
+    }
+
     fn take_over(&mut self, cx: &mut Parse<'_>, from: Upgrade) {
         let (state, mut turn) = self.turn(cx, 0, 0);
         state.take_over(&mut turn, from);
     }
 
     fn memory(&mut self) -> u64 {
-        self.txs.memory() + self.state.held()
+        let kept: usize = self.sides.iter().map(Side::held).sum();
+        self.txs.memory() + self.state.held() + kept as u64
     }
 
     transactions_in_list!();
@@ -591,69 +578,5 @@ impl<S: Conversation> Parser for MessageParser<S> {
         if let Some(mut tx) = self.txs.remove(id) {
             self.state.freed(&mut tx);
         }
-    }
-}
-
-impl<C: Content> Transaction for Tx<C> {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
-
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
-    }
-
-    fn held(&self) -> u64 {
-        self.base.held() + self.content.held()
-    }
-
-    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
-        self.content.buffer(id, dir, index, scratch)
-    }
-
-    fn number(&self, id: u8, dir: Direction, index: usize) -> Option<u64> {
-        self.content.number(id, dir, index)
-    }
-
-    fn little_endian(&self, dir: Direction) -> bool {
-        self.content.little_endian(dir)
-    }
-
-    fn is_loggable(&self, complete: bool) -> bool {
-        self.content.is_loggable(complete)
-    }
-
-    fn direction(&self, options: &AppLogOptions) -> Direction {
-        self.content.addresses(self.base.only, options)
-    }
-
-    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
-        self.content.ask(&self.base, protocol, what, arg)
-    }
-
-    fn log_record(&self, record: usize, json: &mut Json, options: &AppLogOptions) {
-        self.content.log_record(&self.base, record, json, options);
-    }
-
-    fn is_counted(&self) -> bool {
-        self.content.is_counted()
-    }
-
-    fn records(&self, options: &AppLogOptions) -> usize {
-        self.content.records(options)
-    }
-
-    fn inspected(&mut self, dir: Direction) {
-        if let Some(limits) = self.content.file_window() {
-            self.base.files.inspected(dir, limits);
-        }
-    }
-
-    fn file_window(&self, _dir: Direction, inline: bool) -> WindowLimits {
-        self.content.file_window().unwrap_or_else(|| window::file_window(inline))
-    }
-
-    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
-        self.content.log(&self.base, json, options, what);
     }
 }

@@ -205,10 +205,21 @@ impl FrameMarks {
     /// Ends the open protocol frame of a direction at offset `to` of the parser's input.
     pub fn end(&mut self, dir: Direction, to: u64) {
         let end = self.at.saturating_add(to);
-        let list = &mut self.flow.lists[dir.index()];
-        if let Some(f) = list.iter_mut().rev().find(|f| f.end.is_none() && f.kind != STREAM) {
+        if let Some(f) = self.open(dir) {
             f.end = Some(end.max(f.offset));
         }
+    }
+
+    /// Ends the open protocol frame of a direction where it begins: its bytes turned out to be something else.
+    pub fn void(&mut self, dir: Direction) {
+        if let Some(f) = self.open(dir) {
+            f.end = Some(f.offset);
+        }
+    }
+
+    fn open(&mut self, dir: Direction) -> Option<&mut Frame> {
+        let list = &mut self.flow.lists[dir.index()];
+        list.iter_mut().rev().find(|f| f.end.is_none() && f.kind != STREAM)
     }
 }
 
@@ -229,9 +240,19 @@ mod tests {
         m.begin(d, 0, 9, Some(0));
         m.at = 100;
         m.end(d, 5);
+        m.begin(d, 0, 6, Some(1));
+        m.void(d);
         m.begin(d, 0, 7, Some(1));
         let seen: Vec<_> = m.flow.of(d).iter().map(|f| (f.id, f.kind, f.offset, f.end, f.tx)).collect();
-        assert_eq!(seen, [(1, STREAM, 0, None, None), (2, 0, 2, Some(105), Some(0)), (3, 0, 107, None, Some(1))]);
+        assert_eq!(
+            seen,
+            [
+                (1, STREAM, 0, None, None),
+                (2, 0, 2, Some(105), Some(0)),
+                (3, 0, 106, Some(106), Some(1)),
+                (4, 0, 107, None, Some(1))
+            ]
+        );
         m.flow.of_mut(d).iter_mut().for_each(|f| f.logged = true);
         m.flow.tidy();
         assert_eq!(m.flow.of(d).len(), 2);

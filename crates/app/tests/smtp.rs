@@ -441,6 +441,27 @@ fn too_many_transactions() {
     assert_eq!((t.outcome, t.parser.txs()), (Outcome::More, 2..4));
 }
 
+/// A refused mail of which nothing came is no mail, even if replies were lost before.
+#[test]
+fn a_refused_mail_after_a_gap() {
+    let mut t = talk(BEGIN);
+    t.gap(ToClient, 5);
+    t.say("< lost\n> DATA\n< 554 no\n", 99);
+    assert_eq!((t.events(0), t.log(0).as_str()), (vec!["data_command_rejected"], r#"{"smtp":{"helo":"me"}}"#));
+}
+
+/// The unfinished line of a chunk is part of the mail, whatever follows the chunk, and so are the bytes up to the stream depth.
+#[test]
+fn the_last_line_of_a_chunk() {
+    for (rest, begins) in [(&b"DATA\r\nb\r\n.\r\n"[..], 14), (b"", 14), (b"", 20)] {
+        let mut t = talk(&format!("{BEGIN}> MAIL FROM:<a@b>\n< 250 ok\n"));
+        t.feed(ToServer, format!("BDAT {begins}\r\n\r\nhttp://x.com").as_bytes(), false);
+        t.feed(ToServer, rest, false);
+        t.end();
+        assert_eq!(t.buffer(0, "email.url", 0).is_some(), begins == 20 || !rest.is_empty(), "{rest:?} {begins}");
+    }
+}
+
 proptest! {
     #[test]
     fn pieces_do_not_matter(tokens in proptest::collection::vec(0usize..28, 0..40), piece in 1usize..20) {

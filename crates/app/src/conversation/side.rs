@@ -1,8 +1,12 @@
 //! The parser's position in one direction of a stream, and where it continues after a gap.
 
+use super::replay::ReplayBuffer;
+
 /// The parser's state for one direction of a stream.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Side {
+    /// Stream offset of the first byte of the parser's input, without the lengths of gaps.
+    pub(super) start: u64,
     /// Bytes that the parser received and did not consume.
     pub(super) waiting: usize,
     /// Length of the message at the front of the waiting bytes, with the bytes to skip and the body after it; 0 if unknown.
@@ -13,13 +17,41 @@ pub(super) struct Side {
     pub(super) body: u64,
     /// Set after a gap, until the parser finds the next message.
     pub(super) lost: bool,
+    /// Bytes that depend on a reply.
+    pub(super) replay: Option<Box<ReplayBuffer>>,
 }
 
 impl Side {
+    /// Heap memory in bytes.
+    pub(super) fn held(&self) -> usize {
+        self.replay.as_ref().map_or(0, |k| k.held())
+    }
+
+    /// Bytes that were received or taken back, and not consumed.
+    fn unconsumed(&self) -> u64 {
+        (self.waiting + self.replay.as_ref().map_or(0, |k| k.again.len())) as u64
+    }
+
+    /// Consumes the first bytes of the input. With `keep`, those that depend on a reply are kept.
+    pub(super) fn consumes(&mut self, bytes: &[u8], keep: bool) {
+        if let Some(replay) = self.replay.as_mut().filter(|_| keep) {
+            replay.note(self.start, bytes);
+        }
+        self.start += bytes.len() as u64;
+    }
+
+    /// Gives up the position in the stream: the bytes from offset `from` on come again. As [`ReplayBuffer::take_back`].
+    pub(super) fn take_back(&mut self, from: u64) -> Option<usize> {
+        (self.message, self.pass, self.body, self.lost) = (0, 0, 0, false);
+        let len = self.replay.as_mut()?.take_back(from, self.start)?;
+        self.start = from;
+        Some(len)
+    }
+
     /// Handles a gap of `len` bytes. Returns whether all of them belong to skipped data.
     pub(super) fn passes_gap(&mut self, len: u64) -> bool {
         // The parser receives the waiting bytes again before those after the gap.
-        let waiting = self.waiting as u64;
+        let waiting = self.unconsumed();
         match self.pass.saturating_sub(waiting).checked_sub(len) {
             Some(left) if self.pass > 0 => {
                 self.pass = waiting + left;
@@ -32,7 +64,8 @@ impl Side {
     /// Handles a gap of `len` bytes in a body. Returns the missing bytes of the body and those after it. They include the waiting
     /// bytes: these come again out of order, so the parser skips them.
     pub(super) fn loses_body(&mut self, len: u64) -> (u64, u64) {
-        let stale = std::mem::replace(&mut self.pass, self.waiting as u64);
+        let waiting = self.unconsumed();
+        let stale = std::mem::replace(&mut self.pass, waiting);
         let gone = len.saturating_add(self.pass.saturating_sub(stale));
         let missing = gone.min(self.body);
         self.body -= missing;
@@ -42,7 +75,7 @@ impl Side {
     /// Handles a gap of `len` bytes that are not part of skipped data or of a body. The parser skips the rest of the waiting
     /// message, or has to find the next one.
     pub(super) fn loses(&mut self, len: u64) {
-        let (waiting, message) = (self.waiting as u64, self.message);
+        let (waiting, message) = (self.unconsumed(), self.message);
         let is_within =
             self.pass == 0 && !self.lost && message.checked_sub(waiting).is_some_and(|missing| len <= missing);
         self.pass = if is_within { message - len } else { waiting };

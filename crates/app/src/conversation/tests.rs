@@ -1,5 +1,6 @@
 //! A made-up protocol. `mN` and N bytes are a message, `bN` and N bytes are a head of two bytes with a body, `hN` one with bytes
-//! to skip. A message of `+` opens a transaction.
+//! to skip. A message of `+` opens a transaction, one of `k` is a request that the peer may refuse, with `n`, or grant, with `y`;
+//! `l` announces a body of three bytes.
 
 use margay_flow::Direction::{ToClient, ToServer};
 use margay_packet::Time;
@@ -17,23 +18,36 @@ impl Content for Nothing {
     fn log(&self, _: &TxBase, _: &mut Json, _: &AppLogOptions, _: LogFor) {}
 }
 
-/// The calls of the framework, and a full state; `OLDEST` selects the policy for the limit.
+/// Policies for the limit.
+const ALL: u8 = 0;
+const OLDEST: u8 = 1;
+const WAIT: u8 = 2;
+
+/// The calls of the framework, and a full state.
 #[derive(Debug, Default)]
-struct Toy<const OLDEST: bool> {
+struct Toy<const LIMIT: u8> {
     told: Vec<String>,
     fill: usize,
+    /// Where the bytes begin that depend on the reply.
+    mark: u64,
+    /// The peer refused: a body is a message.
+    refused: bool,
 }
 
-impl<const OLDEST: bool> Conversation for Toy<OLDEST> {
+impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
     type Tx = Nothing;
     // Any protocol with a parser.
     const PROTO: AppProto = AppProto::Dcerpc;
     const RESUMES: bool = true;
-    const LIMIT: Limit = if OLDEST { Limit::EndOldest } else { Limit::EndAll };
+    const LIMIT: Limit = match LIMIT {
+        ALL => Limit::EndAll,
+        OLDEST => Limit::EndOldest,
+        _ => Limit::Wait,
+    };
     const TOO_MANY: Option<u8> = Some(0);
 
     fn new(_: &AppConfig, _: &FlowCore) -> Self {
-        Toy { told: Vec::new(), fill: 0 }
+        Toy::default()
     }
 
     fn arrives(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction) {
@@ -45,6 +59,7 @@ impl<const OLDEST: bool> Conversation for Toy<OLDEST> {
         let n = u64::from(n - b'0');
         match kind {
             b'm' => Framing::Message(2 + n as usize),
+            b'b' if self.refused => Framing::Message(2),
             b'b' => Framing::Body(2, n),
             // A body alone, and a head of which more follows.
             b'B' => Framing::Body(0, 2 + n),
@@ -54,12 +69,34 @@ impl<const OLDEST: bool> Conversation for Toy<OLDEST> {
         }
     }
 
-    fn message(&mut self, turn: &mut Turn<'_, '_, Nothing>, _: Direction, message: &[u8]) -> Outcome {
+    fn waits(&mut self, turn: &mut Turn<'_, '_, Nothing>, _: Direction) {
+        self.told.push(format!("waits {}", turn.len));
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_, '_, Nothing>, dir: Direction, message: &[u8]) -> Outcome {
         self.told.push(message.escape_ascii().to_string());
-        message.iter().filter(|b| **b == b'+').for_each(|_| {
-            turn.open(Nothing);
-        });
+        for byte in message {
+            match byte {
+                b'+' => {
+                    turn.open(Nothing);
+                }
+                b'k' => self.mark = turn.keep(dir),
+                b'l' => turn.body(dir, 3),
+                b'y' if dir == ToClient => turn.settle(ToServer, self.mark),
+                b'n' if dir == ToClient => {
+                    let back = turn.take_back(ToServer, self.mark);
+                    self.told.push(format!("back {back:?}"));
+                    self.refused = true;
+                    return Outcome::Resume;
+                }
+                _ => {}
+            }
+        }
         Outcome::More
+    }
+
+    fn ends(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction) {
+        self.told.push("ends".into());
     }
 
     fn body(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction, piece: Piece<'_>, left: u64) -> Outcome {
@@ -95,8 +132,8 @@ impl<const OLDEST: bool> Conversation for Toy<OLDEST> {
     }
 }
 
-struct Run<const OLDEST: bool> {
-    parser: MessageParser<Toy<OLDEST>>,
+struct Run<const LIMIT: u8> {
+    parser: MessageParser<Toy<LIMIT>>,
     config: AppConfig,
     flow: FlowCore,
     shared: Shared,
@@ -104,16 +141,16 @@ struct Run<const OLDEST: bool> {
     outcome: Outcome,
 }
 
-impl<const OLDEST: bool> Run<OLDEST> {
+impl<const LIMIT: u8> Run<LIMIT> {
     fn new(transport: u8) -> Self {
         let flow = FlowCore::new(1, transport, ([192, 0, 2, 1].into(), 4), ([192, 0, 2, 2].into(), 5), Time(0));
-        let (state, sides) = (Toy { told: Vec::new(), fill: 0 }, Default::default());
+        let (state, sides) = (Toy::default(), Default::default());
         let parser = MessageParser { state, txs: TxList::default(), oldest: 0, sides, complete: [1; 2] };
         let (config, shared) = (AppConfig::default(), Shared::default());
         Run { parser, config, flow, shared, left: Vec::new(), outcome: Outcome::More }
     }
 
-    fn with(&mut self, end: bool, f: impl FnOnce(&mut MessageParser<Toy<OLDEST>>, &mut Parse<'_>, &[u8]) -> Parsed) {
+    fn with(&mut self, end: bool, f: impl FnOnce(&mut MessageParser<Toy<LIMIT>>, &mut Parse<'_>, &[u8]) -> Parsed) {
         let Run { parser, config, flow, shared, left, outcome } = self;
         let parsed = f(parser, &mut Parse { config, shared, flow, time: Time(0), end, inline: false }, left);
         left.drain(..parsed.consumed);
@@ -126,6 +163,28 @@ impl<const OLDEST: bool> Run<OLDEST> {
         self
     }
 
+    /// Bytes of the server, which it all consumes.
+    fn answer(&mut self, data: &[u8]) -> &mut Self {
+        let left = std::mem::replace(&mut self.left, data.to_vec());
+        self.with(false, |parser, cx, left| parser.data(cx, ToClient, left));
+        assert_eq!(std::mem::replace(&mut self.left, left), b"");
+        self
+    }
+
+    fn finish(&mut self, ids: std::ops::Range<u64>) -> &mut Self {
+        for id in ids {
+            let tx = self.parser.txs.get_mut(id).expect("it is there");
+            tx.finish(ToServer);
+            tx.finish(ToClient);
+        }
+        self
+    }
+
+    fn end(&mut self) -> &mut Self {
+        self.with(true, |parser, cx, left| parser.data(cx, ToServer, left));
+        self
+    }
+
     fn gap(&mut self, len: u64) -> &mut Self {
         self.with(false, |parser, cx, _| Parsed { consumed: 0, outcome: parser.gap(cx, ToServer, len) });
         self
@@ -134,7 +193,7 @@ impl<const OLDEST: bool> Run<OLDEST> {
     /// The calls since the last time, apart from those for the arrival of data.
     fn told(&mut self) -> Vec<String> {
         let mut told = std::mem::take(&mut self.parser.state.told);
-        told.retain(|t| t != "arrives");
+        told.retain(|t| t != "arrives" && !t.starts_with("waits"));
         told
     }
 
@@ -148,7 +207,7 @@ impl<const OLDEST: bool> Run<OLDEST> {
 
 #[test]
 fn a_body_comes_in_pieces() {
-    let mut run = Run::<false>::new(6);
+    let mut run = Run::<ALL>::new(6);
     run.say(b"b5abc").say(b"dem1xb2").say(b"yzm0");
     assert_eq!(run.told(), ["b5", "abc 2", "de 0", "m1x", "b2", "yz 0", "m0"]);
     // Without a message before it, or without any data.
@@ -162,7 +221,7 @@ fn a_body_comes_in_pieces() {
 
 #[test]
 fn a_gap_in_a_body() {
-    let mut run = Run::<false>::new(6);
+    let mut run = Run::<ALL>::new(6);
     run.say(b"b9abc").gap(2).say(b"fghim1x");
     assert_eq!(run.told(), ["b9", "abc 6", "gap 2 4", "fghi 0", "m1x"]);
     // Exactly its end: the next byte begins a message.
@@ -178,7 +237,7 @@ fn a_gap_in_a_body() {
 #[test]
 fn a_gap_before_a_body() {
     for (begin, gap, rest) in [(&b"L4ab"[..], 3, &b"fgh"[..]), (b"h4a", 3, b"ef"), (b"m5ab", 1, b"de")] {
-        let mut run = Run::<false>::new(6);
+        let mut run = Run::<ALL>::new(6);
         run.say(begin).gap(gap).say(rest).say(b"m1x");
         assert_eq!(run.told().last().map(String::as_str), Some("m1x"), "{begin:?}");
         assert_eq!(run.told(), Vec::<String>::new());
@@ -188,7 +247,7 @@ fn a_gap_before_a_body() {
 /// Bytes of a body that wait when a gap comes are part of it, because they come again without their place.
 #[test]
 fn a_gap_behind_waiting_bytes_of_a_body() {
-    let mut run = Run::<true>::new(6);
+    let mut run = Run::<OLDEST>::new(6);
     run.parser.sides[0] = Side { body: 12, waiting: 4, ..Side::default() };
     run.left = b"abcd".to_vec();
     run.gap(3).gap(1).say(b"ijklm1x");
@@ -201,7 +260,7 @@ fn a_gap_behind_waiting_bytes_of_a_body() {
 
 #[test]
 fn at_the_limit_all_end() {
-    let mut run = Run::<false>::new(6);
+    let mut run = Run::<ALL>::new(6);
     run.say(b"m4++++");
     assert_eq!((run.ended(), run.outcome), ((vec![], vec![0, 1, 2, 3]), Outcome::More));
     run.say(b"m1+");
@@ -216,18 +275,13 @@ fn at_the_limit_all_end() {
 
 #[test]
 fn beyond_the_limit_the_oldest_end() {
-    let mut run = Run::<true>::new(6);
+    let mut run = Run::<OLDEST>::new(6);
     run.say(b"m4++++m2++");
     assert_eq!((run.ended().0, run.outcome), (vec![0, 1], Outcome::More));
     assert_eq!(run.told()[2..], ["overflow 0", "overflow 1"]);
     assert_eq!(run.shared.counters.tx_limit[AppProto::Dcerpc as usize], 2);
     // A message's own transactions do not end for each other.
-    for id in 2..6 {
-        let tx = run.parser.txs.get_mut(id).expect("it is open");
-        tx.finish(ToServer);
-        tx.finish(ToClient);
-    }
-    run.say(b"m2++");
+    run.finish(2..6).say(b"m2++");
     assert_eq!(run.ended().0, [0, 1]);
     // At twice the limit the parser waits.
     run.say(b"m1+");
@@ -247,11 +301,73 @@ fn beyond_the_limit_the_oldest_end() {
 /// Datagrams cannot wait.
 #[test]
 fn beyond_the_limit_datagrams_are_dropped() {
-    let mut run = Run::<true>::new(17);
+    let mut run = Run::<OLDEST>::new(17);
     for n in 1..=12 {
         run.say(b"+");
         assert_eq!(run.ended().1.len(), n);
     }
     run.say(b"+");
     assert_eq!((run.ended().1.len(), run.outcome), (12, Outcome::More));
+}
+
+#[test]
+fn at_the_limit_of_complete_ones_the_client_waits() {
+    let mut run = Run::<WAIT>::new(6);
+    run.say(b"m4++++");
+    run.finish(0..4).say(b"m1+");
+    assert_eq!((run.ended(), run.outcome), ((vec![], vec![0, 1, 2, 3]), Outcome::Full));
+    assert_eq!(run.shared.counters.tx_limit[AppProto::Dcerpc as usize], 1);
+    run.answer(b"m1x");
+    assert_eq!((run.outcome, run.left.len()), (Outcome::More, 3));
+    run.parser.free_tx(&mut run.shared, 0);
+    // The latest one does not count while it is open.
+    run.say(b"m1a");
+    assert_eq!((run.outcome, run.ended()), (Outcome::More, (vec![], vec![1, 2, 3, 4])));
+    run.finish(4..5).say(b"m1a");
+    assert_eq!(run.outcome, Outcome::Full);
+}
+
+#[test]
+fn a_message_announces_a_body() {
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"m1lab").say(b"cm0m1l").gap(5).say(b"?m0");
+    assert_eq!(run.told(), ["m1l", "ab 1", "c 0", "m0", "m1l", "gap 3 0", "lost 2", "m0"]);
+}
+
+#[test]
+fn the_beginning_and_the_end_of_a_message() {
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"m1").say(b"xm2y").end();
+    assert_eq!(run.parser.state.told, ["arrives", "waits 2", "arrives", "m1x", "waits 3", "arrives", "m2y", "ends"]);
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"m");
+    assert_eq!(run.parser.state.told, ["arrives", "waits 1"]);
+    run.with(false, |parser, cx, _| {
+        parser.truncated(cx, ToServer);
+        Parsed::used(0)
+    });
+    assert_eq!(run.told(), ["ends"]);
+}
+
+#[test]
+fn bytes_come_again_after_a_refusal() {
+    let mut run = Run::<ALL>::new(6);
+    run.answer(b"m0").say(b"m1km1ab3m9").answer(b"m1n");
+    assert_eq!(run.told(), ["m0", "m1k", "m1a", "b3", "m9 1", "m1n", "back Some(7)", "m1a", "b3"]);
+    assert_eq!(run.outcome, Outcome::Resume);
+    // The rest of the stream continues them.
+    run.say(b"abcdefghim0");
+    assert_eq!(run.told(), ["m9abcdefghi", "m0"]);
+    // After a grant nothing comes again, nor do bytes with a gap, or those before anything of the server.
+    run.say(b"m1km1b").answer(b"m1y").answer(b"m1n");
+    assert_eq!(run.told(), ["m1k", "m1b", "m1y", "m1n", "back None"]);
+    run.say(b"m1km1c").gap(1).answer(b"m1n");
+    assert_eq!(run.told().last().map(String::as_str), Some("back None"));
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"m1km1a").answer(b"m1n");
+    assert_eq!(run.told(), ["m1k", "m1a", "m1n", "back None"]);
+    // The rest of a body that was refused is framed again, even if the bytes before it are gone.
+    run.parser.state.refused = false;
+    run.say(b"b9xx").answer(b"m1n").say(b"m1z");
+    assert_eq!(run.told(), ["b9", "xx 7", "m1n", "back None", "m1z"]);
 }

@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
+use crate::conversation::{Conversation, Framing, Piece, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Opening, Protocol, Setting};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
 use crate::recognise::{Mode, Pattern, Recognition};
 use crate::smtp::EMAIL;
-use crate::smtp::mail::{Mail, MailCx};
+use crate::smtp::mail::{Lines, Mail, MailCx};
 use crate::tx::BufferDef;
 
 use events::Event;
@@ -26,8 +26,6 @@ use tx::{Command, Exchange};
 
 /// The limit of a line that is parsed as a whole.
 const LINE_MAX: usize = 8 << 10;
-/// The longest mail line that is read in one piece.
-const MAIL_LINE_MAX: usize = 4 << 10;
 /// The limit of commands that wait for their final response; a further one ends the oldest.
 const PENDING_MAX: usize = 128;
 /// The limit of consecutive server lines that are not responses.
@@ -103,43 +101,12 @@ enum Kind {
 /// The current literal.
 #[derive(Debug)]
 struct Literal {
-    left: u64,
     kind: Kind,
     /// Its transaction.
     tx: Option<u64>,
-    /// Some of it was read.
-    begun: bool,
-    /// The next byte begins a line of a mail.
-    line_start: bool,
+    /// The lines of a mail.
+    lines: Lines,
     argument: Vec<u8>,
-}
-
-impl Literal {
-    /// How much of `data` can be read now. A mail is read in complete lines, whatever the segmentation.
-    fn piece(&self, data: &[u8], end: bool) -> Framing {
-        let own = data.get(..usize::try_from(self.left).unwrap_or(usize::MAX)).unwrap_or(data);
-        if self.kind != Kind::Mail || own.len() as u64 == self.left || end {
-            return Framing::Message(own.len());
-        }
-        let lines = memchr::memrchr(b'\n', own).map_or(0, |n| n + 1);
-        let more = (own.len() - lines) / MAIL_LINE_MAX * MAIL_LINE_MAX;
-        if lines + more == 0 { Framing::More } else { Framing::Message(lines + more) }
-    }
-
-    /// Reads a piece of a mail.
-    fn lines(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail, mut data: &[u8]) {
-        while !data.is_empty() {
-            let within = data.get(..MAIL_LINE_MAX).unwrap_or(data);
-            let len = memchr::memchr(b'\n', within).map_or(within.len(), |n| n + 1);
-            let (line, rest) = data.split_at(len);
-            let text = without_end(line);
-            let text = if line.ends_with(b"\n") { text } else { line };
-            let ending = line.get(text.len()..).unwrap_or_default();
-            reader.line(mail, text, self.line_start, ending, false);
-            self.line_start = !ending.is_empty();
-            data = rest;
-        }
-    }
 }
 
 /// The state of a direction.
@@ -156,9 +123,7 @@ struct Side {
     tail: Vec<u8>,
     /// The mail number of the current response.
     fetched: Option<Vec<u8>>,
-    /// Unconsumed bytes.
-    waiting: u64,
-    /// After a gap: the next byte begins a line, or continues a literal.
+    /// After a gap: the next byte begins a line.
     found: bool,
 }
 
@@ -189,6 +154,9 @@ struct Imap {
     authentication: Option<u64>,
     /// STARTTLS or COMPRESS waits for its response: the client's data after it may not be commands.
     hold: Option<u64>,
+    /// A literal of the client, for which the server has to consent: its command's transaction, and where the bytes begin that
+    /// are commands if it does not.
+    asked: Option<(u64, u64)>,
     /// The client waits for updates (RFC 2177) until it sends `DONE`.
     idle: bool,
     malformed: u8,
@@ -229,29 +197,22 @@ impl Conversation for Imap {
             pending: VecDeque::new(),
             authentication: None,
             hold: None,
+            asked: None,
             idle: false,
             malformed: 0,
         }
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
-        let side = &mut self.sides[dir.index()];
-        let framing = match &side.literal {
-            _ if dir == TS && self.hold.is_some() => Framing::More,
-            Some(literal) => literal.piece(data, end),
-            None => line(data, end).map_or(Framing::More, Framing::Message),
-        };
-        side.waiting = if framing == Framing::More { data.len() as u64 } else { 0 };
-        framing
+        if dir == TS && self.hold.is_some() {
+            return Framing::More;
+        }
+        line(data, end).map_or(Framing::More, Framing::Message)
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, message: &[u8]) -> Outcome {
         turn.cx.shared.wishes.stream_depth = Some(self.stream_depth);
         let side = &mut self.sides[dir.index()];
-        if let Some(literal) = side.literal.take() {
-            self.literal(turn, dir, literal, message);
-            return Outcome::More;
-        }
         let whole = message.ends_with(b"\n");
         let text = if whole { without_end(message) } else { message };
         let first = !std::mem::replace(&mut side.within, !whole);
@@ -269,36 +230,30 @@ impl Conversation for Imap {
         outcome
     }
 
-    /// A gap within a literal is part of it. Elsewhere the parser continues with the next line.
-    fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, len: u64) -> Outcome {
-        let side = &mut self.sides[dir.index()];
-        // The waiting bytes are skipped.
-        let missing = len.saturating_add(std::mem::take(&mut side.waiting));
-        side.found = false;
-        match side.literal.take() {
-            Some(mut literal) if missing < literal.left => {
-                literal.left -= missing;
-                (literal.line_start, literal.begun) = (false, true);
-                let (id, kind) = (literal.tx, literal.kind);
-                side.literal = Some(literal);
-                side.found = true;
-                if kind == Kind::Mail {
-                    with_mail(turn, dir, id, |reader, mail| reader.gap(mail, missing));
-                }
-            }
-            literal => {
-                let tx = side.tx;
-                side.close();
-                if let Some(literal) = literal {
-                    self.end_mail(turn, dir, &literal, true);
-                }
-                if let Some(tx) = tx.filter(|_| dir == TS).and_then(|id| turn.tx(id)) {
-                    tx.finish(TS);
-                }
-                // The final response may be in the gap.
-                (self.hold, self.authentication, self.idle) = (None, None, false);
-            }
+    /// Handles bytes of a literal.
+    fn body(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, piece: Piece<'_>, left: u64) -> Outcome {
+        if let Some(literal) = self.sides[dir.index()].literal.take() {
+            self.literal(turn, dir, literal, piece, left);
         }
+        Outcome::More
+    }
+
+    fn ends(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction) {
+        if let Some(literal) = self.sides[dir.index()].literal.take() {
+            self.end_mail(turn, dir, literal, true);
+        }
+    }
+
+    /// The parser continues with the next line. The final response may be in the gap.
+    fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, _len: u64) -> Outcome {
+        let side = &mut self.sides[dir.index()];
+        let tx = side.tx.filter(|_| dir == TS);
+        side.found = false;
+        side.close();
+        if let Some(tx) = tx.and_then(|id| turn.tx(id)) {
+            tx.finish(TS);
+        }
+        (self.hold, self.asked, self.authentication, self.idle) = (None, None, None, false);
         Outcome::More
     }
 
@@ -320,7 +275,7 @@ impl Conversation for Imap {
         let sides = self.sides.iter().map(|s| {
             s.tail.capacity()
                 + s.fetched.as_ref().map_or(0, Vec::capacity)
-                + s.literal.as_ref().map_or(0, |l| l.argument.capacity())
+                + s.literal.as_ref().map_or(0, |l| l.argument.capacity() + l.lines.held())
         });
         let tags: usize = self.pending.iter().map(|p| p.0.capacity()).sum();
         (self.pending.capacity() * size_of::<(Vec<u8>, u64)>() + tags + sides.sum::<usize>()) as u64
@@ -405,14 +360,12 @@ impl Imap {
         if let Some(announced) = announced {
             let (kind, id) =
                 if dir == TS { for_server(turn, side.tx) } else { from_server(turn, side, announced.before) };
-            let side = &mut self.sides[dir.index()];
-            let new =
-                Literal { left: announced.len, kind, tx: id, begun: false, line_start: true, argument: Vec::new() };
-            if announced.len == 0 {
-                self.literal(turn, dir, new, b"");
-            } else {
-                side.literal = Some(new);
+            let new = Literal { kind, tx: id, lines: Lines::new(false), argument: Vec::new() };
+            if dir == TS && announced.waits && self.asked.is_none() {
+                self.asked = self.sides[0].tx.map(|id| (id, turn.keep(TS)));
             }
+            turn.body(dir, announced.len);
+            self.literal(turn, dir, new, Piece::Data(b""), announced.len);
             return;
         }
         let id = side.tx;
@@ -434,19 +387,27 @@ impl Imap {
         }
     }
 
-    /// Handles bytes of a literal.
-    fn literal(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, mut literal: Literal, data: &[u8]) {
-        literal.left = literal.left.saturating_sub(data.len() as u64);
-        literal.begun = true;
-        match literal.kind {
-            Kind::Skip => {}
-            Kind::Argument => {
+    /// Handles bytes of a literal; `left` bytes of it follow them.
+    fn literal(
+        &mut self,
+        turn: &mut Turn<'_, '_, Exchange>,
+        dir: Direction,
+        mut literal: Literal,
+        piece: Piece<'_>,
+        left: u64,
+    ) {
+        match (literal.kind, piece) {
+            (Kind::Skip, _) | (Kind::Argument, Piece::Gap(_)) => {}
+            (Kind::Argument, Piece::Data(data)) => {
                 let room = ARGUMENT_MAX.saturating_sub(literal.argument.len());
                 literal.argument.extend(data.iter().take(room));
             }
-            Kind::Mail => with_mail(turn, dir, literal.tx, |reader, mail| literal.lines(reader, mail, data)),
+            (Kind::Mail, _) => with_mail(turn, dir, literal.tx, |reader, mail| match piece {
+                Piece::Data(data) => literal.lines.read(reader, mail, data),
+                Piece::Gap(len) => literal.lines.gap(reader, mail, len),
+            }),
         }
-        if literal.left > 0 {
+        if left > 0 {
             self.sides[dir.index()].literal = Some(literal);
             return;
         }
@@ -455,15 +416,18 @@ impl Imap {
         {
             command.add_literal(std::mem::take(&mut literal.argument));
         }
-        self.end_mail(turn, dir, &literal, false);
+        self.end_mail(turn, dir, literal, false);
     }
 
     /// Ends a mail. If it has a transaction of its own, that is complete.
-    fn end_mail(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, literal: &Literal, truncated: bool) {
+    fn end_mail(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, mut literal: Literal, truncated: bool) {
         if literal.kind != Kind::Mail {
             return;
         }
-        with_mail(turn, dir, literal.tx, |reader, mail| reader.end(mail, truncated));
+        with_mail(turn, dir, literal.tx, |reader, mail| {
+            literal.lines.flush(reader, mail);
+            reader.end(mail, truncated);
+        });
         if let Some(tx) = literal.tx.filter(|id| self.sides[dir.index()].tx != Some(*id)).and_then(|id| turn.tx(id)) {
             tx.finish(dir);
         }
@@ -500,6 +464,9 @@ impl Imap {
             }
             [b'+', ..] => {
                 self.malformed = 0;
+                if let Some((_, from)) = self.asked.take_if(|a| Some(a.0) == oldest) {
+                    turn.settle(TS, from);
+                }
                 if let Some(tx) = oldest.and_then(|id| turn.tx(id)) {
                     tx.content.line(text);
                     tx.touch(TC);
@@ -530,24 +497,23 @@ impl Imap {
         whole: bool,
     ) -> Outcome {
         let at = self.pending.iter().position(|p| p.0 == tag);
-        let Some(id) = at.and_then(|at| self.pending.remove(at)).map(|p| p.1) else {
+        let Some((at, (_, id))) = at.and_then(|at| Some((at, self.pending.remove(at)?))) else {
             let status = Some((status, text.to_vec()));
             let window = turn.cx.config.smtp.file_window();
             let tx = turn.one_way(TC, Exchange { status, window, ..Exchange::default() });
             tx.event(Event::UnsolicitedResponse as u8);
             return Outcome::More;
         };
-        let [client, _] = &mut self.sides;
-        if client.tx == Some(id) && client.literal.as_ref().is_some_and(|l| !l.begun) {
-            // The server refuses the literal, so the client does not send it.
-            client.close();
+        let refused = self.asked.take_if(|a| a.0 == id).filter(|_| status != "OK");
+        if let Some((_, from)) = refused {
+            self.refused(turn, at, from);
         }
-        let is_sent = client.tx != Some(id);
+        let is_sent = self.sides[0].tx != Some(id);
         self.authentication = self.authentication.filter(|a| *a != id);
         let holds = self.hold == Some(id);
         self.hold = self.hold.filter(|_| !holds);
         let Some(tx) = turn.tx(id) else {
-            return if holds { Outcome::Resume } else { Outcome::More };
+            return if holds || refused.is_some() { Outcome::Resume } else { Outcome::More };
         };
         let is_tls = tx.content.command.as_ref().is_some_and(|c| c.is("STARTTLS"));
         tx.content.status = Some((status, text.to_vec()));
@@ -558,12 +524,36 @@ impl Imap {
         }
         tx.finish(TC);
         match (holds, status == "OK" && whole) {
+            (false, _) if refused.is_some() => Outcome::Resume,
             (false, _) => Outcome::More,
             (true, true) if is_tls => Outcome::Change(turn.cx.config.declared.secured()),
             // The stream is compressed from here on (RFC 4978).
             (true, true) if is_compressed => Outcome::Done,
             (true, _) => Outcome::Resume,
         }
+    }
+}
+
+impl Imap {
+    /// The server did not consent to a literal: it reads the bytes from the client's offset `from` on as commands. Those that
+    /// were parsed from them come again; they are the pending ones from `at` on.
+    fn refused(&mut self, turn: &mut Turn<'_, '_, Exchange>, at: usize, from: u64) {
+        let back = turn.take_back(TS, from);
+        let side = &mut self.sides[0];
+        let literal = side.literal.take();
+        side.close();
+        // If the bytes are gone, the next line is a command.
+        side.within = back.is_none();
+        if let Some(literal) = literal {
+            self.end_mail(turn, TS, literal, true);
+        }
+        for (_, id) in self.pending.drain(at..) {
+            if let Some(tx) = turn.tx(id) {
+                tx.finish(TS);
+                tx.finish(TC);
+            }
+        }
+        (self.authentication, self.hold, self.idle) = (None, None, false);
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) const TAIL: usize = 96;
 pub(super) struct Announced<'a> {
     /// Its length.
     pub(super) len: u64,
+    /// The client waits for the server's consent before it sends the literal.
+    pub(super) waits: bool,
     /// The text before it.
     pub(super) before: &'a [u8],
 }
@@ -22,14 +24,15 @@ pub(super) struct Announced<'a> {
 /// The literal at the end of a line without its line break: `{5}`, `{5+}` (RFC 7888), `~{5}` (RFC 3516).
 pub(super) fn literal(line: &[u8]) -> Option<Announced<'_>> {
     let inner = line.strip_suffix(b"}")?;
-    let inner = inner.strip_suffix(b"+").or_else(|| inner.strip_suffix(b"-")).unwrap_or(inner);
+    let at_once = inner.strip_suffix(b"+").or_else(|| inner.strip_suffix(b"-"));
+    let (inner, waits) = (at_once.unwrap_or(inner), at_once.is_none());
     let at = inner.iter().rposition(|b| !b.is_ascii_digit())?;
     let digits = inner.get(at + 1..).filter(|d| !d.is_empty() && inner.get(at) == Some(&b'{'))?;
     let digit = |n: u64, d: &u8| n.checked_mul(10)?.checked_add(u64::from(d - b'0'));
     // RFC 9051 allows 63 bits; a longer number is not a length.
     let len = digits.iter().try_fold(0u64, digit).filter(|n| *n < 1 << 63)?;
     let before = inner.get(..at)?;
-    Some(Announced { len, before: before.strip_suffix(b"~").unwrap_or(before) })
+    Some(Announced { len, waits, before: before.strip_suffix(b"~").unwrap_or(before) })
 }
 
 /// Whether an item of a FETCH response, which ends here, is a whole mail, or its first part.

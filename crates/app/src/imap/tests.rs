@@ -150,6 +150,44 @@ fn a_literal_that_is_not_wanted() {
     );
 }
 
+/// What a client sends behind a literal without the server's consent is commands for a server that refuses the literal.
+#[test]
+fn commands_behind_a_refused_literal() {
+    for command in ["a APPEND x {1000}", "a LOGIN {1000}", "a SELECT {9}"] {
+        for size in [1, 7, 1000] {
+            let mut talk = imap();
+            talk.server(b"* OK hi\r\n");
+            let hidden =
+                [format!("{command}\r\nb NOOP\r\nc APPEND y {{{}+}}\r\n", MAIL.len()).as_bytes(), MAIL].concat();
+            for piece in [&hidden[..], b"\r\nd NO"].concat().chunks(size) {
+                talk.client(piece);
+            }
+            talk.server(b"a NO too big\r\nb OK\r\nc OK\r\n").client(b"OP\r\n").server(b"d OK\r\n");
+            assert_eq!(talk.buffers("imap.command", TS).last().map(String::as_str), Some("NOOP"), "{command}");
+            assert!(talk.buffers("imap.command", TS).contains(&"APPEND".to_owned()));
+            // The mail that the literal seemed to be has the same line.
+            assert_eq!(talk.buffers("email.subject", TS).last().map(String::as_str), Some("plans"), "{command} {size}");
+            assert!(talk.complete().iter().all(|c| *c == [true; 2]) && talk.events().is_empty(), "{:?}", talk.events());
+        }
+    }
+    // The server consented, and refuses the whole.
+    let mut talk = imap();
+    talk.server(b"* OK hi\r\n").client(b"a APPEND x {9}\r\n").server(b"+ go\r\n");
+    talk.client(b"b NOOP\r\n\n\r\n").server(b"a NO full\r\n");
+    assert_eq!(talk.buffers("imap.command", TS), ["APPEND"]);
+}
+
+/// The end of the connection truncates a mail.
+#[test]
+fn a_mail_without_its_end() {
+    let mut talk = imap();
+    talk.client(b"a APPEND x {1000+}\r\n").client(&MAIL[..MAIL.len() - 7]);
+    assert!(!talk.txs()[0].base().files.all()[0].ended());
+    talk.end();
+    assert!(talk.txs()[0].base().files.all()[0].ended());
+    assert!(talk.logs()[0].contains("plan.bin"), "{:?}", talk.logs());
+}
+
 #[test]
 fn several_mails() {
     let mut talk = imap();

@@ -1,7 +1,5 @@
 //! Buffers of SMTP for rules.
 
-use margay_flow::Direction;
-
 use crate::mime::Status;
 use crate::tx::{BufferKind, Found};
 
@@ -27,20 +25,9 @@ buffers! {
 }
 
 /// See [`crate::Transaction::buffer`].
-pub(super) fn buffer<'a>(
-    tx: &'a SmtpTx,
-    id: u8,
-    dir: Direction,
-    index: usize,
-    scratch: &'a mut Vec<u8>,
-) -> Option<Found<'a>> {
+pub(super) fn buffer<'a>(tx: &'a SmtpTx, id: u8, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
     let buffer = *ALL.get(usize::from(id))?;
-    let def = BUFFERS.get(usize::from(id))?;
-    let needed = def.progress.get(dir.index()).copied().flatten()?;
-    if tx.base.progress.get(dir.index()).is_none_or(|&p| p < needed) {
-        return None;
-    }
-    if index > 0 && !def.kind.is_several() {
+    if index > 0 && !BUFFERS.get(usize::from(id))?.kind.is_several() {
         return None;
     }
     let data = match buffer {

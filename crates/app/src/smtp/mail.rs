@@ -12,6 +12,7 @@ use crate::file::Files;
 use crate::mime::{Message, Part, Problem, Status};
 use crate::parser::Parse;
 
+use super::line::{MAX_LINE, split};
 use crate::config::smtp::{Config, MailField};
 
 /// The limit of fields; further ones are dropped.
@@ -285,5 +286,79 @@ impl<'a, 'p> MailCx<'a, 'p> {
     pub(crate) fn done(mut self) {
         self.flush();
         self.cx.shared.scratch = std::mem::take(&mut self.batch);
+    }
+}
+
+/// The lines of a mail that comes in pieces of any length. The parser gets a longer line than [`MAX_LINE`] in pieces.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// The beginning of the current piece, which is incomplete.
+    begun: Vec<u8>,
+    /// That piece begins a line.
+    start: bool,
+    /// The client puts a dot before each line that begins with one.
+    stuffed: bool,
+}
+
+impl Lines {
+    pub(crate) const fn new(stuffed: bool) -> Self {
+        Lines { begun: Vec::new(), start: true, stuffed }
+    }
+
+    /// Heap memory in bytes.
+    pub(crate) const fn held(&self) -> usize {
+        self.begun.capacity()
+    }
+
+    /// Whether the next byte begins a line.
+    pub(crate) const fn at_start(&self) -> bool {
+        self.start && self.begun.is_empty()
+    }
+
+    /// Reads bytes of the mail.
+    pub(crate) fn read(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail, mut data: &[u8]) {
+        while !data.is_empty() {
+            let room = MAX_LINE.saturating_sub(self.begun.len());
+            let within = data.get(..room).unwrap_or(data);
+            let end = memchr::memchr(b'\n', within);
+            let (piece, rest) = data.split_at(end.map_or(within.len(), |n| n + 1));
+            data = rest;
+            if !self.begun.is_empty() || end.is_none() && piece.len() < room {
+                self.begun.extend_from_slice(piece);
+                if end.is_some() || piece.len() == room {
+                    self.flush(reader, mail);
+                }
+            } else {
+                self.line(reader, mail, piece);
+            }
+        }
+    }
+
+    /// Passes over bytes of a mail that is not read.
+    pub(crate) fn pass(&mut self, data: &[u8]) {
+        self.start = data.last().map_or(self.start, |last| *last == b'\n');
+    }
+
+    /// Handles a gap.
+    pub(crate) fn gap(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail, len: u64) {
+        self.start = false;
+        reader.gap(mail, len);
+    }
+
+    /// Reads the line whose end has not come.
+    pub(crate) fn flush(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail) {
+        let mut begun = std::mem::take(&mut self.begun);
+        if !begun.is_empty() {
+            self.line(reader, mail, &begun);
+            begun.clear();
+            self.begun = begun;
+        }
+    }
+
+    fn line(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail, line: &[u8]) {
+        let (text, ending) = split(line);
+        let own = text.strip_prefix(b".").filter(|_| self.start && self.stuffed);
+        reader.line(mail, own.unwrap_or(text), self.start, ending, own.is_some());
+        self.start = !ending.is_empty();
     }
 }

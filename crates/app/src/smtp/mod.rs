@@ -6,27 +6,23 @@
 
 mod buffers;
 mod command;
-mod doubt;
 pub mod events;
 mod line;
 mod log;
 pub(crate) mod mail;
 mod parser;
+mod pending;
 mod recognition;
 mod reply;
 mod tx;
 
-use margay_flow::FlowCore;
-
-use crate::config::AppConfig;
+use crate::conversation;
 use crate::declare::{Opening, Protocol};
-use crate::parser::Parser;
 use crate::proto::AppProto;
 
 pub use crate::config::smtp::{Config, LogOptions, MailField};
 pub(crate) use buffers::{EMAIL, email as email_buffer};
 pub(crate) use log::email as log_email;
-pub use tx::SmtpTx;
 
 /// Progress of a transaction: indexes in the states of [`PROTOCOL`].
 const DATA: u8 = 1;
@@ -55,7 +51,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ],
     capital_events: true,
     recognition: recognition::RECOGNITION,
-    parser,
+    parser: conversation::parser::<parser::Smtp>,
     buffers: buffers::BUFFERS,
     states: [
         &["request_started", "request_data", "request_header", "request_body", "request_complete"],
@@ -65,7 +61,3 @@ pub static PROTOCOL: Protocol = Protocol {
     frames: &["command_line", "data", "response_line"],
     ..Protocol::new(AppProto::Smtp, "smtp").logged()
 };
-
-fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    Box::<parser::SmtpParser>::default()
-}

@@ -4,11 +4,11 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::conversation::{Content, Tx};
 use crate::script::Answer;
-use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::tx::{Found, LogFor, TxBase};
 use crate::window::WindowLimits;
 
-use super::COMPLETE;
 use super::events::Event;
 use super::mail::Mail;
 
@@ -19,8 +19,7 @@ const MAX_RECIPIENT_BYTES: usize = 64 << 10;
 
 /// A transaction of SMTP.
 #[derive(Debug, Default)]
-pub struct SmtpTx {
-    pub(super) base: TxBase,
+pub(super) struct SmtpTx {
     /// Name of the client, from this transaction or an earlier one.
     pub(super) helo: Option<Vec<u8>>,
     /// The client gave its name in this transaction.
@@ -36,13 +35,13 @@ pub struct SmtpTx {
     pub(super) window: WindowLimits,
 }
 
-impl SmtpTx {
-    /// Adds an event of a direction.
-    pub(super) fn event(&mut self, event: Event, dir: Direction) {
-        self.base.events.add(event as u8);
-        self.base.touch(dir);
-    }
+/// Adds an event of a direction: rules on the other one do not inspect the transaction because of it.
+pub(super) fn event(tx: &mut Tx<SmtpTx>, event: Event, dir: Direction) {
+    tx.base.events.add(event as u8);
+    tx.touch(dir);
+}
 
+impl SmtpTx {
     /// Adds a recipient.
     pub(super) fn recipient(&mut self, path: &[u8]) {
         let bytes = self.recipient_bytes.saturating_add(path.len());
@@ -51,27 +50,9 @@ impl SmtpTx {
             self.rcpt_to.push(path.to_vec());
         }
     }
-
-    /// Completes the transaction.
-    pub(super) fn complete(&mut self) {
-        self.base.advance(Direction::ToServer, COMPLETE[0]);
-        self.base.advance(Direction::ToClient, COMPLETE[1]);
-    }
-
-    pub(super) fn is_complete(&self) -> bool {
-        self.base.progress == COMPLETE
-    }
 }
 
-impl Transaction for SmtpTx {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
-
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
-    }
-
+impl Content for SmtpTx {
     fn held(&self) -> u64 {
         let text = |t: &Option<Vec<u8>>| t.as_ref().map_or(0, Vec::capacity);
         let own = text(&self.helo)
@@ -79,19 +60,15 @@ impl Transaction for SmtpTx {
             + self.rcpt_to.capacity() * size_of::<Vec<u8>>()
             + self.recipient_bytes
             + self.mail.as_ref().map_or(0, |m| m.memory());
-        self.base.held() + own as u64
+        own as u64
     }
 
-    fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
-        super::buffers::buffer(self, id, dir, index, scratch)
+    fn buffer<'a>(&'a self, id: u8, _dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
+        super::buffers::buffer(self, id, index, scratch)
     }
 
-    fn inspected(&mut self, dir: Direction) {
-        self.base.files.inspected(dir, self.window);
-    }
-
-    fn file_window(&self, _dir: Direction, _inline: bool) -> WindowLimits {
-        self.window
+    fn file_window(&self) -> Option<WindowLimits> {
+        Some(self.window)
     }
 
     fn records(&self, _options: &AppLogOptions) -> usize {
@@ -100,7 +77,7 @@ impl Transaction for SmtpTx {
         usize::from(own || self.answered)
     }
 
-    fn ask(&self, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
+    fn ask(&self, _base: &TxBase, protocol: &str, what: &str, arg: Option<&[u8]>) -> Option<Answer> {
         if protocol != "smtp" {
             return None;
         }
@@ -119,7 +96,7 @@ impl Transaction for SmtpTx {
         })
     }
 
-    fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {
+    fn log(&self, _base: &TxBase, json: &mut Json, options: &AppLogOptions, what: LogFor) {
         super::log::log(self, json, options, what);
     }
 }

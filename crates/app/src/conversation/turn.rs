@@ -1,0 +1,121 @@
+//! What a parser can do while it handles a message.
+
+use margay_flow::Direction;
+
+use crate::parser::Parse;
+use crate::tx::TxBase;
+use crate::tx_list::TxList;
+
+use super::side::Side;
+use super::{Content, Tx};
+
+/// The context in which a parser handles a message.
+#[derive(Debug)]
+pub struct Turn<'a, 'b, C> {
+    /// The flow, the settings, and the state that parsers share.
+    pub cx: &'a mut Parse<'b>,
+    pub(super) txs: &'a mut TxList<Tx<C>>,
+    pub(super) sides: &'a mut [Side; 2],
+    /// The direction whose bytes were taken back.
+    pub(super) back: Option<Direction>,
+    /// The message's offset in the parser's input, and its length.
+    pub(super) at: usize,
+    pub(super) len: usize,
+    pub(super) complete: [u8; 2],
+}
+
+impl<'b, C: Content> Turn<'_, 'b, C> {
+    /// Opens a transaction.
+    pub fn open(&mut self, content: C) -> &mut Tx<C> {
+        let complete = self.complete;
+        let id = self.txs.push(|id| Tx { base: TxBase { id, ..TxBase::default() }, content, complete });
+        self.txs.get_mut(id).unwrap_or_else(|| unreachable!("it was added"))
+    }
+
+    /// Opens a single-message transaction that has no response.
+    pub fn one_way(&mut self, dir: Direction, content: C) -> &mut Tx<C> {
+        let tx = self.open(content);
+        tx.finish_one_way(dir);
+        tx
+    }
+
+    /// The transaction with this number, unless it was freed.
+    pub fn tx(&mut self, id: u64) -> Option<&mut Tx<C>> {
+        self.txs.get_mut(id)
+    }
+
+    /// The transaction with this number, unless it was freed, together with the parse context, which its files need.
+    pub fn tx_and_parse(&mut self, id: u64) -> Option<(&mut Tx<C>, &mut Parse<'b>)> {
+        Some((self.txs.get_mut(id)?, self.cx))
+    }
+
+    /// As [`Turn::tx`], to read only: does not count as a change.
+    pub fn peek(&self, id: u64) -> Option<&Tx<C>> {
+        self.txs.get(id)
+    }
+
+    /// The latest transaction.
+    pub fn latest(&mut self) -> Option<&mut Tx<C>> {
+        self.txs.get_mut(self.latest_id()?)
+    }
+
+    /// The number of the latest transaction, which may have been freed.
+    pub fn latest_id(&self) -> Option<u64> {
+        self.txs.next().checked_sub(1)
+    }
+
+    /// A body of this many bytes follows the message, as with [`Framing::Body`]: for protocols that learn its length when they
+    /// handle the message.
+    pub fn body(&mut self, dir: Direction, len: u64) {
+        self.sides[dir.index()].body = len;
+    }
+
+    /// Keeps the bytes of `dir` after this message: the reply decides how the peer reads them. The parser reads them at once,
+    /// and calls [`Turn::settle`] or [`Turn::take_back`] when the reply comes. Returns their stream offset. None are kept while
+    /// the other direction has had no data: it may not be visible.
+    pub fn keep(&mut self, dir: Direction) -> u64 {
+        let side = &mut self.sides[dir.index()];
+        let from = side.start + (self.at + self.len) as u64;
+        side.replay.get_or_insert_default().mark(from);
+        from
+    }
+
+    /// The bytes of `dir` that were kept from stream offset `from` on, or from an earlier one, were read rightly.
+    pub fn settle(&mut self, dir: Direction, from: u64) {
+        let side = &mut self.sides[dir.index()];
+        if let Some(replay) = &mut side.replay {
+            replay.settle(from, side.start);
+        }
+    }
+
+    /// The bytes of the other direction that were kept from stream offset `from` on were read wrongly: they come and are framed
+    /// again as soon as the parser has handled this message. It then returns [`Outcome::Resume`], because all of them precede
+    /// the rest of this direction. Returns the number of bytes; `None` if they are gone, and the parser has to go on in the
+    /// middle.
+    pub fn take_back(&mut self, dir: Direction, from: u64) -> Option<usize> {
+        self.back = Some(dir);
+        self.cx.shared.frames.void(dir);
+        self.sides[dir.index()].take_back(from)
+    }
+
+    /// Marks `len` bytes of the message, starting at `from`, as a frame.
+    pub fn frame(&mut self, dir: Direction, kind: u8, from: usize, len: usize, tx: Option<u64>) {
+        if from <= self.len {
+            self.begin_frame(dir, kind, from, tx);
+            self.end_frame(dir, from + len);
+        }
+    }
+
+    /// Begins a frame at an offset of the message, unless one of the same type and transaction is open.
+    pub fn begin_frame(&mut self, dir: Direction, kind: u8, from: usize, tx: Option<u64>) {
+        self.cx.shared.frames.begin(dir, kind, self.at + from, tx);
+    }
+
+    /// Ends the latest open frame at an offset of the message.
+    pub fn end_frame(&mut self, dir: Direction, at: usize) {
+        let frames = &mut self.cx.shared.frames;
+        if frames.wanted {
+            frames.end(dir, (self.at + at) as u64);
+        }
+    }
+}
