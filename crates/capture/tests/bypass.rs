@@ -231,8 +231,8 @@ fn inner_once() {
         let seen = workers.count.load(Ordering::Relaxed);
         let (lost, twice) = (times.iter().filter(|t| **t == 0).count(), times.iter().filter(|t| **t > 1).count());
         assert_eq!((lost, twice), (0, 0), "{turns} turns, {passed} passed by, {seen} seen");
-        // Packets took both paths.
-        assert!(turns > 100 && passed > 100 && seen > 100, "{turns} turns, {passed} passed by, {seen} seen");
+        // Packets took both paths. How often the thread had its turn depends on what else the machine does.
+        assert!(turns > 10 && passed > 100 && seen > 100, "{turns} turns, {passed} passed by, {seen} seen");
         assert!(passed + seen <= u64::from(ALL), "{turns} turns, {passed} passed by, {seen} seen");
         eprintln!("{count} workers: {turns} turns, {passed} counted, {seen} seen by the engine of {ALL}");
     }

@@ -15,7 +15,7 @@ struct Findings {
     /// Its parts in order. Consecutive data are joined.
     parts: Vec<String>,
     data: Vec<u8>,
-    /// Its kinds of problems. Their positions and numbers depend on the pieces; a transaction records each kind once.
+    /// Its kinds of problems. Their positions, numbers and order depend on the pieces; a transaction records each kind once.
     problems: Vec<String>,
     /// Total bytes of files.
     total: usize,
@@ -49,6 +49,7 @@ impl Findings {
 
     fn lines(mut self) -> Vec<String> {
         self.flush();
+        self.problems.sort_unstable();
         self.parts.append(&mut self.problems);
         self.parts
     }

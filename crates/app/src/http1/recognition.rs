@@ -87,7 +87,7 @@ pub(super) const REQUEST: &[Probe] = &[Probe { transport: TCP, ports: &[], probe
 const METHOD_MAX: usize = 32;
 
 /// Whether data begins with a request line that ends in a version of HTTP/1 (RFC 9112 section 3), perhaps behind blank lines,
-/// which servers ignore (section 2.2). A longer line than detection sees is one by its target.
+/// which servers ignore (section 2.2). If the line is longer than detection sees, its target decides.
 fn request(dir: Direction, data: &[u8]) -> Probed {
     if dir == Direction::ToClient {
         return Probed::No;
