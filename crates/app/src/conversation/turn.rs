@@ -64,7 +64,7 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
         self.txs.next().checked_sub(1)
     }
 
-    /// A body of this many bytes follows the message, as with [`Framing::Body`]: for protocols that learn its length when they
+    /// A body of this many bytes follows the message, as with [`super::Framing::Body`]: for protocols that learn its length when they
     /// handle the message.
     pub fn body(&mut self, dir: Direction, len: u64) {
         self.sides[dir.index()].body = len;
@@ -89,7 +89,7 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
     }
 
     /// The bytes of the other direction that were kept from stream offset `from` on were read wrongly: they come and are framed
-    /// again as soon as the parser has handled this message. It then returns [`Outcome::Resume`], because all of them precede
+    /// again as soon as the parser has handled this message. It then returns [`crate::parser::Outcome::Resume`], because all of them precede
     /// the rest of this direction. Returns the number of bytes; `None` if they are gone, and the parser has to go on in the
     /// middle.
     pub fn take_back(&mut self, dir: Direction, from: u64) -> Option<usize> {
