@@ -1,4 +1,4 @@
-//! What a parser can do while it handles a message.
+//! The operations of a parser while it handles a message: transactions, bodies, frames, bytes to read again.
 
 use margay_flow::Direction;
 
@@ -89,9 +89,9 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
     }
 
     /// The bytes of the other direction that were kept from stream offset `from` on were read wrongly: they come and are framed
-    /// again as soon as the parser has handled this message. It then returns [`crate::parser::Outcome::Resume`], because all of them precede
-    /// the rest of this direction. Returns the number of bytes; `None` if they are gone, and the parser has to go on in the
-    /// middle.
+    /// again as soon as the parser has handled this message. It then returns [`crate::parser::Outcome::Resume`], because all of
+    /// them precede the rest of this direction. Returns the number of bytes; `None` if they are gone, and the parser has to go
+    /// on in the middle.
     pub fn take_back(&mut self, dir: Direction, from: u64) -> Option<usize> {
         self.back = Some(dir);
         self.cx.shared.frames.void(dir);

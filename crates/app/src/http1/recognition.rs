@@ -5,7 +5,7 @@
 use margay_flow::Direction;
 
 use super::headers::is_token;
-use crate::recognise::{PROBE_MAX, Pattern, Probe, Probed, Recognition, TCP};
+use crate::recognise::{PROBE_MAX, Pattern, Probe, Probed, Recognition, TCP, ends_in_http1};
 
 const fn method(bytes: &'static [u8]) -> Pattern {
     Pattern::tcp(Direction::ToServer, bytes).nocase()
@@ -109,12 +109,6 @@ fn request(dir: Direction, data: &[u8]) -> Probed {
         let is_target = [&b"/"[..], b"http://", b"https://"].iter().any(|t| target.starts_with(t));
         return if more == Probed::No && is_target { Probed::Yes { reverse: false } } else { more };
     };
-    let line = rest.get(..end).unwrap_or(rest).trim_ascii();
-    let version = line.rsplit(|b| matches!(b, b' ' | b'\t')).next().filter(|v| v.len() < line.len());
-    match version {
-        Some([name @ .., b'/', b'1', b'.', b'0'..=b'9']) if name.eq_ignore_ascii_case(b"HTTP") => {
-            Probed::Yes { reverse: false }
-        }
-        _ => Probed::No,
-    }
+    let target_and_version = rest.get(..end).unwrap_or(rest).trim_ascii();
+    if ends_in_http1(target_and_version) { Probed::Yes { reverse: false } } else { Probed::No }
 }

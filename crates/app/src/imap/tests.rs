@@ -150,7 +150,7 @@ fn a_literal_that_is_not_wanted() {
     );
 }
 
-/// What a client sends behind a literal without the server's consent is commands for a server that refuses the literal.
+/// A server that refuses a literal reads the bytes behind it as commands, if the client sent them without its consent.
 #[test]
 fn commands_behind_a_refused_literal() {
     for command in ["a APPEND x {1000}", "a LOGIN {1000}", "a SELECT {9}"] {
@@ -217,6 +217,15 @@ fn holes() {
     talk.gap(TC, left - 4).server(b"end\n)\r\na OK done\r\n");
     assert_eq!(talk.complete(), [[true, true]; 2]);
     assert_eq!(talk.buffers("email.subject", TC), ["plans"]);
+    // Within a line of it, whose two parts do not make a line.
+    let mut talk = imap();
+    let (before, after) = (&b"From: a@example.net\r\n\r\nsee http://exam"[..], &b"ple.org/x \r\n"[..]);
+    let announced = format!("* 1 FETCH (BODY[] {{{}}}\r\n", before.len() + 4 + after.len());
+    talk.client(b"a FETCH 1 BODY[]\r\n").server(&[announced.as_bytes(), before].concat());
+    talk.gap(TC, 4).server(&[after, b")\r\na OK done\r\n"].concat());
+    assert_eq!(talk.complete(), [[true, true]; 2]);
+    assert_eq!(talk.buffers("email.from", TC), ["a@example.net"]);
+    assert!(!talk.buffers("email.url", TC).iter().any(|url| url.contains("example.org")));
     // Past its end, and among lines: the parser continues with the next line.
     let mut talk = imap();
     talk.client(b"a FETCH 1 BODY[]\r\nb NO").server(&[&b"* 1 FETCH (BODY[] {5000}\r\n"[..], MAIL].concat());

@@ -271,16 +271,11 @@ impl Probes {
         self.list.iter().enumerate().filter(|(_, p)| p.proto == proto).fold(0, |bits, (i, _)| bits | 1 << i)
     }
 
-    /// The probes that accept data, one bit each.
-    fn accept(&self, dir: Direction, data: &[u8]) -> u64 {
+    /// Those of some probes that accept data, one bit each.
+    fn accept(&self, of: u64, dir: Direction, data: &[u8]) -> u64 {
         let accepts = |p: &PortProbe| matches!((p.probe)(dir, data), Probed::Yes { reverse: false });
-        self.list.iter().enumerate().filter(|(_, p)| accepts(p)).fold(0, |bits, (i, _)| bits | 1 << i)
-    }
-
-    /// The protocol of the first of these probes, one bit each, that accepts data.
-    fn first_of(&self, probes: u64, dir: Direction, data: &[u8]) -> Option<AppProto> {
-        let accepts = |p: &PortProbe| matches!((p.probe)(dir, data), Probed::Yes { reverse: false });
-        self.list.iter().enumerate().find(|(i, p)| probes >> i & 1 != 0 && accepts(p)).map(|(_, p)| p.proto)
+        let asked = self.list.iter().enumerate().filter(|(i, _)| of >> i & 1 != 0);
+        asked.filter(|(_, p)| accepts(p)).fold(0, |bits, (i, _)| bits | 1 << i)
     }
 
     /// Whether a probe other than those for any port is for this one.
@@ -473,7 +468,8 @@ impl Recogniser {
             Some((_, proto, false)) if flow.proto == TCP && !answered && self.begins_with_command(proto, dir) => {
                 match request_line(data) {
                     Probed::Yes { .. } => {
-                        side.found = probes.first_of(side.probes, dir, data.get(..PROBE_MAX).unwrap_or(data));
+                        let accepted = probes.accept(side.probes, dir, data.get(..PROBE_MAX).unwrap_or(data));
+                        side.found = probes.list.get(accepted.trailing_zeros() as usize).map(|p| p.proto);
                         (side.searched, side.probes, side.turned) = (true, 0, 0);
                         side.found.map_or(Recognised::Failed, |proto| Recognised::Known { proto, reverse: false })
                     }
@@ -501,7 +497,7 @@ impl Recogniser {
             }
             None if side.searched && side.probes | side.turned == 0 => {
                 if flow.proto == TCP && whole && likely.is_none() {
-                    side.accepted = probes.accept(dir, data.get(..PROBE_MAX).unwrap_or(data));
+                    side.accepted = probes.accept(u64::MAX, dir, data.get(..PROBE_MAX).unwrap_or(data));
                 }
                 Recognised::Failed
             }
@@ -523,18 +519,18 @@ fn request_line(data: &[u8]) -> Probed {
     match memchr::memchr(b'\n', first) {
         Some(end) => {
             let line = first.get(..end).unwrap_or(first).trim_ascii_end();
-            let word = line.rsplit(|b| matches!(b, b' ' | b'\t')).next().filter(|w| w.len() < line.len());
-            match word {
-                Some([h @ .., b'/', b'1', b'.', b'0'..=b'9']) if h.eq_ignore_ascii_case(b"HTTP") => {
-                    Probed::Yes { reverse: false }
-                }
-                _ => Probed::No,
-            }
+            if ends_in_http1(line) { Probed::Yes { reverse: false } } else { Probed::No }
         }
         None if data.len() < PROBE_MAX => Probed::More,
         // No command is that long.
         None => Probed::Yes { reverse: false },
     }
+}
+
+/// Whether the last of several words of a line is a version of HTTP/1, in any case.
+pub(crate) fn ends_in_http1(line: &[u8]) -> bool {
+    let last = line.rsplit(|b| matches!(b, b' ' | b'\t')).next().filter(|word| word.len() < line.len());
+    matches!(last, Some([name @ .., b'/', b'1', b'.', b'0'..=b'9']) if name.eq_ignore_ascii_case(b"HTTP"))
 }
 
 /// Whether a client's first word is one of `words`; `More` if the word is incomplete.

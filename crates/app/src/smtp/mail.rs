@@ -339,8 +339,9 @@ impl Lines {
         self.start = data.last().map_or(self.start, |last| *last == b'\n');
     }
 
-    /// Handles a gap.
+    /// Handles a gap. The line before it ends there, so that its bytes do not come behind the gap.
     pub(crate) fn gap(&mut self, reader: &mut MailCx<'_, '_>, mail: &mut Mail, len: u64) {
+        self.flush(reader, mail);
         self.start = false;
         reader.gap(mail, len);
     }

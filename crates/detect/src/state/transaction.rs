@@ -691,7 +691,7 @@ fn file_mark(seen: &TxDetect, rule: u32) -> u32 {
 fn set_file_mark(seen: &mut TxDetect, rule: u32, done: u32) {
     match seen.files.binary_search_by_key(&rule, |f| f.0) {
         Ok(at) => {
-            if let Some(f) = seen.files.to_add().get_mut(at) {
+            if let Some(f) = seen.files.to_change().and_then(|files| files.get_mut(at)) {
                 f.1 = done;
             }
         }

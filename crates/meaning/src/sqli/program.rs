@@ -2,9 +2,10 @@
 //! function or a type, as migrations have them, and lines of a log.
 
 use super::reader::Reader;
-use super::token::{Kind, tokens};
+use super::token::{Kind, Token, tokens};
 
-/// What a schema is programmed with. Definitions of tables, procedures and accounts are attacks even as whole values.
+/// Objects whose definition is no attack, if the value has nothing else. Definitions of tables, procedures and accounts are
+/// attacks even then.
 const PROGRAM: &[&str] = &[
     "function",
     "sequence",
@@ -35,11 +36,8 @@ pub(super) fn is_definition(value: &[u8]) -> bool {
     let r = Reader { tokens: &tokens, broken: false, before: false, commented: false };
     let Some(verb) = tokens.iter().position(|t| t.kind != Kind::Comment) else { return false };
     let ends = tokens.iter().position(|t| t.is(";")).is_none_or(|at| at + 1 == tokens.len());
-    let loads = |i: usize| {
-        r.word(i, &["soname", "external"])
-            || r.kind(i, Kind::Text) && tokens.get(i).is_some_and(|t| t.text.contains(&b'/'))
-    };
-    if !ends || (0..tokens.len()).any(loads) {
+    let loads = |t: &Token<'_>| t.word(&["soname", "external"]) || t.kind == Kind::Text && t.text.contains(&b'/');
+    if !ends || tokens.iter().any(loads) {
         return false;
     }
     if r.word(verb, &["grant", "revoke"]) {

@@ -98,19 +98,15 @@ pub(crate) struct Defrag {
 impl Defrag {
     /// A defragmenter without fragments.
     pub(crate) fn new(config: &DefragConfig) -> Self {
-        // The longest prefix first, so that the first one that contains an address counts.
-        let (mut hosts, mut timeouts) = (config.hosts.clone(), config.timeouts.clone());
-        hosts.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
-        timeouts.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
         Defrag {
             table: Table::new(config.hash_size, config.trackers),
-            hosts,
+            hosts: longest_first(&config.hosts),
             default_policy: config.default_policy,
             vlan_tracking: config.vlan_tracking,
             memcap: config.memcap,
             max_frags: config.max_frags,
             timeout: config.timeout,
-            timeouts,
+            timeouts: longest_first(&config.timeouts),
             checksums: config.checksums,
             inline: config.inline,
             greedy: None,
@@ -197,8 +193,7 @@ impl Defrag {
         if found.is_some() {
             p.events.push(late);
         }
-        let timeout = of_network(&self.timeouts, p.dst).unwrap_or(self.timeout);
-        let Some(slot) = self.admit(&key, policy, timeout, p.time, counters) else {
+        let Some(slot) = self.admit(&key, policy, p.time, counters) else {
             p.defrag_memcap_hit = true;
             p.events.push(ignored);
             return None;
@@ -340,14 +335,7 @@ impl Defrag {
     }
 
     /// The existing or a new tracker of `key`, with room for one more fragment; `None` if a limit does not allow it.
-    fn admit(
-        &mut self,
-        key: &Key,
-        policy: Policy,
-        timeout: u32,
-        now: Time,
-        counters: &mut DecodeCounters,
-    ) -> Option<Slot> {
+    fn admit(&mut self, key: &Key, policy: Policy, now: Time, counters: &mut DecodeCounters) -> Option<Slot> {
         while self.table.frags() >= self.max_frags {
             counters.defrag_max_frags_reached += 1;
             let victim = self.victim(key, None)?;
@@ -387,9 +375,8 @@ impl Defrag {
                 }
             }
         }
-        let slot = self.table.insert(key, policy, now);
-        self.table.tracker_mut(slot).timeout = timeout;
-        Some(slot)
+        let timeout = of_network(&self.timeouts, key.dst).unwrap_or(self.timeout);
+        Some(self.table.insert(key, policy, timeout, now))
     }
 
     /// Whether a sender has its full share of trackers, fragments or memory.
@@ -512,6 +499,13 @@ fn has_header(next: u8, payload: &[u8]) -> bool {
         _ => 1,
     };
     payload.len() >= least
+}
+
+/// Networks with the longest prefix first, so that the first one that contains an address counts.
+fn longest_first<T: Copy>(networks: &[(IpAddr, u8, T)]) -> Vec<(IpAddr, u8, T)> {
+    let mut list = networks.to_vec();
+    list.sort_by_key(|&(_, prefix, _)| std::cmp::Reverse(prefix));
+    list
 }
 
 /// The value of the first network of a list that contains an address.

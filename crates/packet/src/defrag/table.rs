@@ -17,7 +17,7 @@ pub(super) struct Key {
     /// The keyed hash of the other fields.
     hash: u64,
     src: IpAddr,
-    dst: IpAddr,
+    pub(super) dst: IpAddr,
     id: u32,
     /// The IPv4 protocol; 0 for IPv6, whose key has none.
     proto: u8,
@@ -338,7 +338,7 @@ impl Table {
     }
 
     /// Adds a tracker. The table must not be full.
-    pub(super) fn insert(&mut self, key: &Key, policy: Policy, now: Time) -> Slot {
+    pub(super) fn insert(&mut self, key: &Key, policy: Policy, timeout: u32, now: Time) -> Slot {
         let bucket = self.bucket_of(key);
         let at = match self.spare.pop() {
             Some(at) => at,
@@ -346,7 +346,7 @@ impl Table {
                 self.trackers.push(Tracker {
                     key: *key,
                     policy,
-                    timeout: 0,
+                    timeout,
                     state: State::Open,
                     first: now,
                     last: now,
@@ -376,6 +376,7 @@ impl Table {
         let t = &mut self.trackers[at as usize];
         t.key = *key;
         t.policy = policy;
+        t.timeout = timeout;
         t.state = State::Open;
         t.reopened = false;
         (t.first, t.last) = (now, now);
