@@ -88,6 +88,9 @@ unit: setup ## unit, integration and property tests, several programs at a time
 	@tools/setup $(TEST_PACKAGES)
 	@CARGO="$(CARGO)" $(PYTHON) tools/unit -- --workspace --locked $(FEATURES)
 
+properties: setup ## property tests with new random cases: CASES for each, unless the test sets their number
+	@CARGO="$(CARGO)" $(PYTHON) tools/unit --properties $(or $(CASES),20000) -- --workspace --locked $(FEATURES)
+
 test-web: setup ## the web page in a browser, and its metrics
 	@tools/setup chromium prometheus
 	$(CARGO) test --locked --package margay-watch --test web

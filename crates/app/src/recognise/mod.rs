@@ -468,7 +468,8 @@ impl Recogniser {
             Some((_, proto, false)) if flow.proto == TCP && !answered && self.begins_with_command(proto, dir) => {
                 match request_line(data) {
                     Probed::Yes { .. } => {
-                        let accepted = probes.accept(side.probes, dir, data.get(..PROBE_MAX).unwrap_or(data));
+                        // The line decides: what follows it may come in the same segment or in another.
+                        let accepted = probes.accept(side.probes, dir, first_line(data));
                         side.found = probes.list.get(accepted.trailing_zeros() as usize).map(|p| p.proto);
                         (side.searched, side.probes, side.turned) = (true, 0, 0);
                         side.found.map_or(Recognised::Failed, |proto| Recognised::Known { proto, reverse: false })
@@ -513,17 +514,20 @@ impl Recogniser {
     }
 }
 
+/// The first line with its line feed, or as much of it as probes see.
+fn first_line(data: &[u8]) -> &[u8] {
+    let seen = data.get(..PROBE_MAX).unwrap_or(data);
+    memchr::memchr(b'\n', seen).and_then(|end| seen.get(..=end)).unwrap_or(seen)
+}
+
 /// Whether the first line is an HTTP/1 request: its last word is `HTTP/1.` and a digit (RFC 9112 section 3).
 fn request_line(data: &[u8]) -> Probed {
-    let first = data.get(..PROBE_MAX).unwrap_or(data);
-    match memchr::memchr(b'\n', first) {
-        Some(end) => {
-            let line = first.get(..end).unwrap_or(first).trim_ascii_end();
-            if ends_in_http1(line) { Probed::Yes { reverse: false } } else { Probed::No }
-        }
-        None if data.len() < PROBE_MAX => Probed::More,
+    match first_line(data) {
+        [line @ .., b'\n'] if ends_in_http1(line.trim_ascii_end()) => Probed::Yes { reverse: false },
+        [.., b'\n'] => Probed::No,
+        _ if data.len() < PROBE_MAX => Probed::More,
         // No command is that long.
-        None => Probed::Yes { reverse: false },
+        _ => Probed::Yes { reverse: false },
     }
 }
 
