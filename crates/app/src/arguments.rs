@@ -1,18 +1,16 @@
 //! Arguments of an HTTP request for rules. Arguments of the target and of cookies are available with the request's fields,
-//! arguments of the body at its end.
+//! arguments of the body at its end. A long body has them in several windows: the next one replaces those that were inspected.
 
 use margay_meaning::args::{ArgLimits, Args};
+use margay_meaning::body::Body;
 
 /// The arguments of a request.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     args: Args,
-    limits: ArgLimits,
-    /// Content type, and the decoded body so far.
-    content_type: Vec<u8>,
-    body: Vec<u8>,
-    /// The body exceeds the limit.
-    body_cut: bool,
+    body: Body,
+    /// A window of the body was added since the last call of [`Arguments::renewed`].
+    renewed: bool,
     /// The limit on arguments was reported.
     told: bool,
 }
@@ -49,31 +47,35 @@ impl Arguments {
         }
         Box::new(Arguments {
             args,
-            limits,
-            content_type: content_type.unwrap_or_default().to_vec(),
-            body: Vec::new(),
-            body_cut: false,
+            body: Body::new(content_type.unwrap_or_default(), limits),
+            renewed: false,
             told: false,
         })
     }
 
     /// Adds bytes of the body.
     pub(crate) fn push(&mut self, data: &[u8]) {
-        let room = self.limits.bytes.saturating_sub(self.body.len());
-        self.body_cut |= data.len() > room;
-        self.body.extend_from_slice(data.get(..room).unwrap_or(data));
+        self.renewed |= self.body.push(data, &mut self.args);
     }
 
     /// Ends the body.
     pub(crate) fn finish(&mut self) {
-        let body = std::mem::take(&mut self.body);
-        self.args.body(&self.content_type, &body);
+        self.body.finish(&mut self.args);
+    }
+
+    /// Whether rules must inspect the arguments again before the body ends; true only once.
+    pub(crate) const fn renewed(&mut self) -> bool {
+        std::mem::replace(&mut self.renewed, false)
+    }
+
+    /// Rules have inspected all arguments.
+    pub(crate) const fn inspected(&mut self) {
+        self.args.inspected();
     }
 
     /// Whether the limit was exceeded; true only once.
     pub(crate) fn newly_cut(&mut self) -> bool {
-        let cut = self.args.is_cut() || self.body_cut;
-        cut && !std::mem::replace(&mut self.told, true)
+        self.args.is_cut() && !std::mem::replace(&mut self.told, true)
     }
 
     /// The argument at this index.
@@ -82,8 +84,8 @@ impl Arguments {
     }
 
     /// Bytes of memory.
-    pub(crate) const fn memory(&self) -> usize {
-        size_of::<Arguments>() + self.args.memory() + self.content_type.capacity() + self.body.capacity()
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Arguments>() + self.args.memory() + self.body.memory()
     }
 }
 
@@ -140,12 +142,33 @@ mod tests {
         assert!(!args.newly_cut());
         let mut args = made(ArgLimits { count: 8, bytes: 8 }, b"/?a=b");
         assert!(!args.newly_cut());
-        args.push(b"12345678");
-        assert!(!args.newly_cut());
-        args.push(b"9");
+        args.push(b"1234567");
+        args.finish();
         assert!(args.newly_cut());
+        assert!(!args.newly_cut());
+    }
+
+    /// However long a body is, each of its arguments is there at one time, and memory is bounded.
+    #[test]
+    fn a_long_body_has_windows() {
+        let limits = ArgLimits::default();
+        let mut args = Arguments::new(limits, b"/", std::iter::empty(), None, None, None, None);
+        args.inspected();
+        let mut seen = Vec::new();
+        let body: Vec<u8> = (0..100_000).flat_map(|i| format!("a{i}=x&").into_bytes()).collect();
+        for piece in body.chunks(1460) {
+            args.push(piece);
+            if args.renewed() {
+                seen.extend((0..).map_while(|i| args.get(i).map(<[u8]>::to_vec)).step_by(2));
+                args.inspected();
+            }
+            assert!(args.memory() < 600 << 10, "{}", args.memory());
+        }
         args.finish();
         assert!(!args.newly_cut());
+        seen.extend((0..).map_while(|i| args.get(i).map(<[u8]>::to_vec)).step_by(2));
+        assert_eq!(seen.len(), 100_000);
+        assert!(seen.iter().enumerate().all(|(i, name)| *name == format!("a{i}").into_bytes()));
     }
 
     #[test]

@@ -555,3 +555,99 @@ fn requests_behind_a_refused_connect() {
         assert_eq!(events, first, "connection {port}");
     }
 }
+
+/// Padding hides nothing: rules see every argument of a long body, whatever its kind and its segments, and each alerts once.
+#[test]
+fn arguments_of_a_long_body() {
+    let rules = r#"
+alert http any any -> any any (msg:"first"; http.arg; content:"needle-1"; bsize:8; sid:101;)
+alert http any any -> any any (msg:"middle"; http.arg; content:"needle-2"; bsize:8; sid:102;)
+alert http any any -> any any (msg:"last"; http.arg; content:"needle-3"; bsize:8; sid:103;)
+alert http any any -> any any (msg:"within"; http.arg; content:"needle-4"; sid:104;)
+alert http any any -> any any (msg:"target"; http.arg; content:"in target"; bsize:9; sid:105;)
+"#;
+    let many = |item: &dyn Fn(usize) -> String| (0..9000).map(item).collect::<String>();
+    let form = format!(
+        "a=needle-1&{}b=needle-2&c={}needle-4{}&{}d=needle-3",
+        many(&|i| format!("a{i}=1&")),
+        "x".repeat(70_000),
+        "y".repeat(70_000),
+        "z&".repeat(40_000)
+    );
+    let json = format!(
+        r#"{{"a":"needle-1",{}"b":"needle-2","c":"{}needle-4{}","d":["{}needle-3"]}}"#,
+        many(&|i| format!("\"a{i}\":{i},")),
+        "x".repeat(70_000),
+        "\\u0079".repeat(70_000),
+        "z\",\"".repeat(40_000)
+    );
+    let xml = format!(
+        "<r><a>needle-1</a>{}<b>needle-2</b><c>{}needle-4{}</c>{}<d>needle-3</d></r>",
+        many(&|i| format!("<a>{i}</a>")),
+        "x".repeat(70_000),
+        "y".repeat(70_000),
+        "<z/>".repeat(20_000)
+    );
+    let part = |name: &str, more: &str, value: &str| {
+        format!("--X\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n{value}\r\n")
+    };
+    let parts = format!(
+        "{}{}{}{}{}{}--X--\r\n",
+        part("a", "", "needle-1"),
+        many(&|i| part(&format!("a{i}"), "", "1")),
+        part("f", "; filename=\"f.bin\"", &"needle\r\n".repeat(30_000)),
+        part("b", "", "needle-2"),
+        part("c", "", &format!("{}needle-4{}", "x".repeat(70_000), "y".repeat(70_000))),
+        part("d", "", "needle-3")
+    );
+    let kinds = [
+        ("form", "application/x-www-form-urlencoded", form),
+        ("json", "application/json", json),
+        ("xml", "application/xml", xml),
+        ("parts", "multipart/form-data; boundary=X", parts),
+    ];
+    for (name, content_type, body) in kinds {
+        let head = format!(
+            "POST /p?a=in%20target HTTP/1.1\r\nHost: h\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        for segment in [1460, 60_000] {
+            let dir = folder(&format!("http-long-{name}-{segment}"));
+            let mut capture = Capture::new();
+            let turns = [(false, head.as_bytes()), (false, body.as_bytes()), (true, answer)];
+            capture.connection(40_000, &turns, &mut || segment);
+            let o = command_with(&dir, &capture, rules, &["--simulate-ips"]).output().expect("the engine starts");
+            assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+            let mut found: Vec<u64> =
+                events(&dir, "alert").iter().filter_map(|a| a["alert"]["signature_id"].as_u64()).collect();
+            found.sort_unstable();
+            assert_eq!(found, [101, 102, 103, 104, 105], "{name} in segments of {segment}");
+        }
+    }
+}
+
+/// Inline, a long upload does not hide the next request of its connection. Otherwise `stream-depth` decides.
+#[test]
+fn a_request_behind_the_depth() {
+    let rules = r#"alert http any any -> any any (msg:"second"; http.uri; content:"/second"; sid:101;)"#;
+    let upload =
+        [&b"POST /first HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n"[..], &[b'x'; 2_000_000]].concat();
+    let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let second: &[u8] = b"GET /second HTTP/1.1\r\nHost: h\r\n\r\n";
+    let mut capture = Capture::new();
+    let turns = [(false, &upload[..]), (true, answer), (false, second), (true, answer)];
+    capture.connection(40_000, &turns, &mut || 60_000);
+    let runs: [(&str, &[&str], usize); 4] = [
+        ("passive", &[], 0),
+        ("all", &["--set", "app-layer.protocols.http.stream-depth=0"], 1),
+        ("inline", &["--simulate-ips"], 1),
+        ("some", &["--simulate-ips", "--set", "app-layer.protocols.http.stream-depth=1mb"], 0),
+    ];
+    for (name, options, found) in runs {
+        let dir = folder(&format!("http-depth-{name}"));
+        let o = command_with(&dir, &capture, rules, options).output().expect("the engine starts");
+        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        assert_eq!(events(&dir, "alert").len(), found, "{name}");
+    }
+}

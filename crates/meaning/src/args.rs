@@ -4,10 +4,11 @@
 //! 5.1), escapes in JSON strings (RFC 8259, section 7), entities in XML (XML 1.0, section 4.6). Malformed input is
 //! parsed as far as possible, since servers differ in the errors that they tolerate.
 
-use crate::decode::{base64_plausible, entity, percent_decode};
+use crate::decode::{self, base64_plausible, entity, percent_decode};
 use crate::json;
 
-/// Limits on the stored arguments of a request.
+/// Limits on the arguments that a request has at once. A longer body is read in windows of a quarter of these bytes, so that
+/// the arguments of each fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgLimits {
     /// Most names and values.
@@ -17,9 +18,9 @@ pub struct ArgLimits {
 }
 
 impl Default for ArgLimits {
-    /// 512 arguments, and 128 KiB.
+    /// 65,535 arguments, and 128 KiB.
     fn default() -> Self {
-        ArgLimits { count: 512, bytes: 128 << 10 }
+        ArgLimits { count: 65_535, bytes: 128 << 10 }
     }
 }
 
@@ -30,8 +31,12 @@ pub struct Args {
     /// The end of each argument in `text`.
     ends: Vec<u32>,
     limits: ArgLimits,
+    /// The arguments, and bytes of text, before the current window.
+    window: (usize, usize),
     /// Whether arguments were dropped because of the limits.
     cut: bool,
+    /// Whether all of them were inspected.
+    inspected: bool,
     /// Current nesting of JSON documents within strings.
     depth: u8,
 }
@@ -69,16 +74,33 @@ impl Args {
         self.text.capacity() + self.ends.capacity() * 4
     }
 
+    /// Rules have inspected all arguments: the next window replaces them.
+    pub const fn inspected(&mut self) {
+        self.inspected = true;
+    }
+
+    /// Another window of the body follows, with limits of its own.
+    pub(crate) fn next_window(&mut self) {
+        if self.inspected {
+            self.text.clear();
+            self.ends.clear();
+        }
+        (self.inspected, self.cut) = (false, false);
+        self.window = (self.ends.len(), self.text.len());
+    }
+
     /// Adds the text that `write` appends, unless it is empty or exceeds the limits.
-    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
-        if self.ends.len() >= self.limits.count || start >= self.limits.bytes {
+        let count = self.window.0.saturating_add(self.limits.count);
+        let bytes = self.window.1.saturating_add(self.limits.bytes);
+        if self.ends.len() >= count || start >= bytes {
             self.cut = true;
             return;
         }
         write(&mut self.text);
-        if self.text.len() > self.limits.bytes {
-            self.text.truncate(self.limits.bytes);
+        if self.text.len() > bytes {
+            self.text.truncate(bytes);
             self.cut = true;
         }
         if self.text.len() > start {
@@ -156,74 +178,55 @@ impl Args {
         }
     }
 
-    /// Adds the strings of the header in a bearer token (RFC 7515, section 4): servers look up keys by them.
+    /// Adds credentials (RFC 9110, section 11.4): user and password of `Basic` (RFC 7617), quoted parameters such as those of
+    /// `Digest`, the strings in the header of a signed token (RFC 7515, section 4), by which servers look up keys. Any other
+    /// token has no quote.
     pub fn authorization(&mut self, field: &[u8]) {
-        let token = field.trim_ascii().rsplit(|&b| b == b' ').next().unwrap_or(&[]);
-        if let Some(header) = token_header(token) {
-            self.json(&header);
-        }
-    }
-
-    /// Adds a body, parsed according to its type or, without one, to its content.
-    pub fn body(&mut self, content_type: &[u8], body: &[u8]) {
-        let lower = content_type.to_ascii_lowercase();
-        let is = |word: &str| memchr::memmem::find(&lower, word.as_bytes()).is_some();
-        if let Some(boundary) = boundary(content_type, &lower) {
-            return self.multipart(boundary, body);
-        }
-        // A body that begins like an archive is skipped only where it is not text: two magic bytes in front of a form
-        // hide nothing.
-        if body.starts_with(b"\x1f\x8b") || body.starts_with(b"PK\x03\x04") {
-            for pair in split(body, b'&').filter(|p| !is_packed(p)) {
-                self.form(pair);
+        let field = field.trim_ascii();
+        let at = memchr::memchr2(b' ', b'\t', field).unwrap_or(field.len());
+        let (scheme, credentials) = field.split_at(at);
+        let credentials = credentials.trim_ascii_start();
+        if scheme.eq_ignore_ascii_case(b"basic") {
+            let mut pair = Vec::new();
+            decode::base64(credentials, &mut pair);
+            for part in pair.splitn(2, |&b| b == b':') {
+                self.text(part);
             }
             return;
         }
-        let start = body.trim_ascii_start();
-        match start.first() {
-            None => {}
-            Some(b'{' | b'[' | b'"') if json::are_documents(start) => self.json(body),
-            Some(b'<') if !is("urlencoded") => self.xml(body),
-            _ if is("json") => {
-                self.json(body);
-                self.add(|out| out.extend_from_slice(body));
-            }
-            _ if is("urlencoded") || content_type.is_empty() => self.form(body),
-            _ if is("image/") || is("video/") || is("audio/") || is("octet-stream") || is("zip") => {}
-            // Binary messages contain strings, and no server parses them as a form.
-            _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift"].iter().any(|t| is(t)) => {
-                for chunk in body.utf8_chunks() {
-                    let strings = chunk.valid().split(|c: char| c.is_control());
-                    for text in strings.filter(|t| t.len() >= STRING_MIN) {
-                        self.value(|out| out.extend_from_slice(text.as_bytes()));
-                    }
-                }
-            }
-            // Without what is between its strings, a message of another type is one value.
-            _ if is_binary(body) => self.add(|out| {
-                for chunk in body.utf8_chunks() {
-                    let strings = chunk.valid().split(|c: char| c.is_control());
-                    for text in strings.filter(|t| t.len() >= STRING_MIN) {
-                        out.extend_from_slice(text.as_bytes());
-                        out.push(b'\n');
-                    }
-                }
-            }),
-            _ => {
-                self.add(|out| out.extend_from_slice(body));
-                // A form has one line. In a text of many lines, such as a log, `&` and `=` separate nothing.
-                if body.contains(&b'=') && body.iter().filter(|&&b| b == b'\n').count() < TEXT_LINES {
-                    self.form(body);
-                }
-            }
+        let token = field.rsplit(|&b| b == b' ').next().unwrap_or(&[]);
+        if let Some(header) = token_header(token) {
+            self.json(&header);
+        } else if credentials.contains(&b'"') {
+            credentials.split(|&b| b == b'"').skip(1).step_by(2).for_each(|text| self.text(text));
+        } else if credentials.contains(&b'\'') {
+            self.text(credentials);
         }
+    }
+
+    /// The limits.
+    pub(crate) const fn limits(&self) -> ArgLimits {
+        self.limits
+    }
+
+    /// Adds a text; if it is a JSON document, adds its strings.
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        self.value(|out| out.extend_from_slice(text));
     }
 
     /// Adds JSON strings, both names and values.
     pub fn json(&mut self, data: &[u8]) {
+        self.json_from(data, false);
+    }
+
+    /// As [`Args::json`]; `in_string` if the data begins within a string.
+    pub(crate) fn json_from(&mut self, data: &[u8], mut in_string: bool) {
         let mut at = 0;
-        while let Some(quote) = data.get(at..).and_then(|d| memchr::memchr(b'"', d)) {
-            at += quote + 1;
+        loop {
+            if !std::mem::take(&mut in_string) {
+                let Some(quote) = data.get(at..).and_then(|d| memchr::memchr(b'"', d)) else { return };
+                at += quote + 1;
+            }
             if self.cut {
                 return;
             }
@@ -257,19 +260,34 @@ impl Args {
                 let end = memchr::memmem::find(text, b"]]>").unwrap_or(text.len());
                 self.add(|out| out.extend_from_slice(text.get(..end).unwrap_or(text)));
                 at += end + 12;
-            } else {
+            } else if let Some(text) = rest.strip_prefix(b"<!--") {
+                // A quote in a comment opens nothing.
+                let end = memchr::memmem::find(text, b"-->").unwrap_or(text.len());
+                self.add(|out| out.extend_from_slice(text.get(..end).unwrap_or(text)));
+                at += end + 7;
+            } else if rest.starts_with(b"<?") {
+                // Nor does one in an instruction.
+                let end = memchr::memmem::find(rest, b"?>").map_or(rest.len(), |i| i + 2);
+                self.xml_tag(rest.get(..end).unwrap_or(rest));
+                at += end;
+            } else if matches!(rest.get(1), Some(b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!' | b'_' | b':' | 0x80..)) {
                 at += self.xml_tag(rest);
+            } else {
+                // Text in which the sign is not escaped.
+                let end = memchr::memchr(b'<', rest.get(1..).unwrap_or(&[])).map_or(rest.len(), |i| i + 1);
+                self.add(|out| entities(rest.get(..end).unwrap_or(rest), out));
+                at += end;
             }
         }
     }
 
-    /// Adds the attribute values of a tag that begins here. Returns the tag's length.
+    /// Adds the attribute values of a tag that begins here; if it does not end, all of it. Returns the tag's length.
     fn xml_tag(&mut self, data: &[u8]) -> usize {
         let mut at = 1;
         while let Some(&b) = data.get(at) {
             at += 1;
             match b {
-                b'>' => break,
+                b'>' => return at,
                 b'"' | b'\'' => {
                     let rest = data.get(at..).unwrap_or(&[]);
                     let end = memchr::memchr(b, rest).unwrap_or(rest.len());
@@ -279,61 +297,11 @@ impl Args {
                 _ => {}
             }
         }
-        at
-    }
-
-    /// Adds the parts of a form (RFC 7578): names, file names, and values of parts that are not files.
-    pub fn multipart(&mut self, boundary: &[u8], body: &[u8]) {
-        let mut delimiter = b"--".to_vec();
-        delimiter.extend_from_slice(boundary);
-        let find = memchr::memmem::Finder::new(&delimiter);
-        let mut starts = find.find_iter(body).peekable();
-        while let Some(start) = starts.next() {
-            let end = starts.peek().copied().unwrap_or(body.len());
-            let part = body.get(start + delimiter.len()..end).unwrap_or(&[]);
-            let header_end = memchr::memmem::find(part, b"\r\n\r\n").map(|i| (i, i + 4));
-            let Some((header, data)) = header_end.or_else(|| memchr::memmem::find(part, b"\n\n").map(|i| (i, i + 2)))
-            else {
-                continue;
-            };
-            let (header, data) = (part.get(..header).unwrap_or(&[]), part.get(data..).unwrap_or(&[]));
-            for name in [&b"name="[..], b"filename=", b"filename*="] {
-                if let Some(value) = parameter(header, name) {
-                    self.add(|out| percent_decode(value, false, out));
-                }
-            }
-            let lower = header.to_ascii_lowercase();
-            let has = |word: &[u8]| memchr::memmem::find(&lower, word).is_some();
-            let data = data.strip_suffix(b"\r\n").unwrap_or(data);
-            if has(b"application/json") {
-                self.json(data);
-            } else if has(b"/xml") {
-                self.xml(data);
-            } else if !has(b"filename=") && !has(b"filename*=") {
-                self.value(|out| out.extend_from_slice(data));
-            }
-        }
+        self.add(|out| entities(data, out));
+        data.len()
     }
 }
 
-/// Whether more than an eighth of the data is not ASCII text. In compressed data, two thirds are not.
-fn is_packed(data: &[u8]) -> bool {
-    let other = data.iter().filter(|&&b| !matches!(b, b'\t'..=b'\r' | 0x20..=0x7e)).count();
-    other * 8 > data.len()
-}
-
-/// Whether a body of a type that says nothing is no text, such as a pushed pack of git. Somewhere in such bytes every short
-/// expression matches. Serialized Java objects are an exception, because rules know them by their first bytes, and so is XML
-/// in UTF-16.
-fn is_binary(data: &[u8]) -> bool {
-    let known: [&[u8]; 5] = [b"\xac\xed", b"\xfe\xff", b"\xff\xfe", b"\0<", b"<\0"];
-    is_packed(data) && std::str::from_utf8(data).is_err() && !known.iter().any(|start| data.starts_with(start))
-}
-
-/// Line ends from which a body of unknown type is a text and no form.
-const TEXT_LINES: usize = 3;
-/// Minimum length of a string in a binary message.
-const STRING_MIN: usize = 4;
 /// Minimum length of text in brackets that is added separately from its name.
 const BRACKETS_MIN: usize = 12;
 
@@ -372,32 +340,6 @@ fn document(value: &[u8]) -> Option<Vec<u8>> {
 /// Bytes of usual form field names.
 const fn is_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'[' | b']' | b'%' | b':')
-}
-
-/// The boundary of a multipart type (RFC 2046, section 5.1.1).
-fn boundary<'a>(content_type: &'a [u8], lower: &[u8]) -> Option<&'a [u8]> {
-    if !lower.starts_with(b"multipart/") {
-        return None;
-    }
-    let at = memchr::memmem::find(lower, b"boundary=")? + 9;
-    let value = content_type.get(at..)?;
-    let value = match value.strip_prefix(b"\"") {
-        Some(quoted) => quoted.get(..memchr::memchr(b'"', quoted)?)?,
-        None => value.get(..value.iter().position(|&b| matches!(b, b';' | b',' | b' ')).unwrap_or(value.len()))?,
-    };
-    (!value.is_empty()).then_some(value)
-}
-
-/// A parameter of a part's header; `name` is in lower case, including the equals sign.
-fn parameter<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let lower = header.to_ascii_lowercase();
-    let before = |at: usize| at == 0 || lower.get(at - 1).is_some_and(|b| matches!(b, b' ' | b';' | b'\t'));
-    let at = memchr::memmem::find_iter(&lower, name).find(|&at| before(at))? + name.len();
-    let value = header.get(at..)?;
-    match value.strip_prefix(b"\"") {
-        Some(quoted) => quoted.get(..memchr::memchr2(b'"', b'\n', quoted).unwrap_or(quoted.len())),
-        None => value.get(..memchr::memchr3(b';', b'\r', b'\n', value).unwrap_or(value.len())),
-    }
 }
 
 /// Appends the JSON string that begins at `at`, after its opening quote. Returns the offset after its closing quote.

@@ -80,7 +80,7 @@ impl Decoding {
 /// Rounds of [`canonical`], and of repeated percent decoding.
 const ROUNDS: usize = 4;
 
-fn hex(data: &[u8], at: usize, digits: usize) -> Option<u32> {
+pub(crate) fn hex(data: &[u8], at: usize, digits: usize) -> Option<u32> {
     data.get(at..at + digits)?.iter().try_fold(0, |n, &b| Some(n << 4 | char::from(b).to_digit(16)?))
 }
 
@@ -446,6 +446,15 @@ pub fn base64_plausible(data: &[u8], out: &mut Vec<u8>) -> bool {
         decoded(body).flatten().for_each(|(bytes, len)| out.extend(bytes.iter().take(len)));
     }
     plausible
+}
+
+/// Appends decoded Base64 without its line ends and other foreign characters (RFC 2045, section 6.8). It ends with the first
+/// padding.
+pub(crate) fn base64(data: &[u8], out: &mut Vec<u8>) {
+    let end = memchr::memchr(b'=', data).unwrap_or(data.len());
+    let digits = data.get(..end).unwrap_or(data).iter().filter(|&&b| b != b' ' && DIGITS[usize::from(b)] != NO_DIGIT);
+    let digits: Vec<u8> = digits.copied().collect();
+    decoded(&digits).flatten().for_each(|(bytes, len)| out.extend(bytes.iter().take(len)));
 }
 
 /// The value of each character of Base64, in both alphabets; a plus may have become a space. Others have [`NO_DIGIT`].

@@ -6,8 +6,10 @@
 //! bounded, and linear in the value's length.
 
 pub mod args;
+pub mod body;
 pub mod decode;
 mod json;
+mod multipart;
 pub mod shell;
 pub mod sqli;
 mod text;

@@ -262,6 +262,71 @@ fn arguments() {
     assert_eq!((args.get(0), args.get(1), args.is_cut()), (Some(&b"ab"[..]), Some(&b"c"[..]), true));
 }
 
+/// Whatever a server may read as a value is one, although other servers read it as something else.
+#[test]
+fn forms_in_parts() {
+    let holds = |content_type: &str, body: &str| {
+        let found = list(|a| a.body(content_type.as_bytes(), body.as_bytes()));
+        assert!(found.iter().any(|v| v.contains("1' or 2")), "{content_type}: {body:?}: {found:?}");
+    };
+    let headers = [
+        "Content-Disposition: form-data; name=\"a\"; y=\"filename=b\"",
+        "Content-Disposition: form-data; name=\"a filename=b\"",
+        "Content-Disposition: form-data; name=\"a\"; filename=\"\"",
+        "Content-Disposition: form-data; name=\"a\\\"; filename=\"b",
+        "Content-Disposition: form-data; name=a\r\nX: filename=b",
+        "Content-Disposition:\r\n form-data;\r\n name=a",
+        "Content-Disposition: form-data; name=a\r\nContent-Type: application/json",
+        "Content-Disposition: form-data; name=a\r\nContent-Type: text/xml",
+        "Content-Disposition: form-data; name=application/json",
+        "X: y",
+    ];
+    for header in headers {
+        holds("multipart/form-data; boundary=X", &format!("--X\r\n{header}\r\n\r\n1' or 2\r\n--X--\r\n"));
+    }
+    let header = "Content-Disposition: form-data; name=a";
+    let types = [
+        "multipart/form-data; boundary=X",
+        "multipart/form-data; xboundary=Y; boundary=X",
+        "multipart/form-data; a=\"boundary=Y\"; boundary=X",
+        "multipart/form-data; boundary=Y; boundary=X",
+        "multipart/form-data; boundary = X",
+        "multipart/form-data; boundary=\"\\X\"",
+        "multipart/form-data; boundary=Y",
+        "multipart/form-data",
+        "image/png, multipart/form-data; boundary=X",
+    ];
+    for content_type in types {
+        holds(content_type, &format!("--X\r\n{header}\r\n\r\n1' or 2\r\n--X--\r\n"));
+        // Line feeds alone, and empty lines behind the header's end.
+        holds(content_type, &format!("--X\n{header}\n\n1' or 2\r\n\r\n3\r\n--X--\r\n"));
+        // Within a line, a delimiter is none. A longer line may be none.
+        holds(content_type, &format!("--X\r\n{header}\r\n\r\n1--X' 1' or 2\r\n--X--\r\n"));
+        holds(content_type, &format!("--X\r\n{header}\r\n\r\n1\r\n--Xy 1' or 2\r\n--X--\r\n"));
+    }
+    for (coding, value) in [("quoted-printable", "1=27 =\r\nor 2"), ("Base64", "MScg\r\nb3Ig\r\nMg==")] {
+        let header = format!("{header}\r\nContent-Transfer-Encoding: {coding}");
+        holds("multipart/form-data; boundary=X", &format!("--X\r\n{header}\r\n\r\n{value}\r\n--X--\r\n"));
+    }
+    let file = "Content-Disposition: form-data; name=a; filename=b";
+    let content = format!("--X\r\n{file}\r\n\r\n1' or 2\r\n--X--\r\n");
+    assert_eq!(list(|a| a.body(b"multipart/form-data; boundary=X", content.as_bytes())), ["a", "b"]);
+}
+
+#[test]
+fn credentials() {
+    assert_eq!(list(|a| a.authorization(b"Basic YScgb3IgMTpiOmM=")), ["a' or 1", "b:c"]);
+    assert_eq!(list(|a| a.authorization(b"Digest username=\"a' or 1\", realm=\"b\"")), ["a' or 1", "b"]);
+    assert_eq!(list(|a| a.authorization(b"Bearer ' or 1")), ["' or 1"]);
+    assert_eq!(list(|a| a.authorization(b"AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=c;d")), [""; 0]);
+}
+
+#[test]
+fn quotes_in_comments() {
+    let found = list(|a| a.xml(b"<r><!-- ' --><?x '?><id>1 or 'a'</id><b>1 < 2</b><c d"));
+    assert_eq!(found, [" ' ", "?>", "<?x '?>", "1 or 'a'", "1", "< 2", "<c d"]);
+}
+
 /// Repetitive input takes linear time. With quadratic time this test would not end.
 #[test]
 fn repeated() {

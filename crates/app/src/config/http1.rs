@@ -173,11 +173,19 @@ pub struct Config {
     pub servers: Vec<(Vec<(IpAddr, u8)>, ServerConfig)>,
     /// `memcap`; 0 for none.
     pub memcap: u64,
+    /// `stream-depth`: the bytes of a direction that are parsed, 0 for all. `None` is `auto`: all in inline mode, so that a long
+    /// upload hides no later request; else as `stream.reassembly.depth` says.
+    pub stream_depth: Option<u64>,
     /// `http-body-inline`: inspect bodies as packets arrive. `None` is `auto`: in inline mode only.
     pub body_inline: Option<bool>,
 }
 
 impl Config {
+    /// The bytes of a direction that are parsed, 0 for all; `None` as `stream.reassembly.depth` says.
+    pub(crate) fn depth(&self, inline: bool) -> Option<u64> {
+        self.stream_depth.or(inline.then_some(0))
+    }
+
     /// The settings for a server.
     pub fn server(&self, address: IpAddr) -> &ServerConfig {
         let inside = |&(net, bits): &(IpAddr, u8)| match (net, address) {

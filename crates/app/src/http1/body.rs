@@ -7,7 +7,7 @@ use crate::file::Files;
 use crate::http1::events::Event;
 use crate::parser::Shared;
 use crate::rare::RareVec;
-use crate::window::Window;
+use crate::window::{Window, WindowLimits};
 use margay_flow::Direction;
 use margay_packet::Time;
 
@@ -283,6 +283,20 @@ impl Body {
     fn happened(&mut self, event: Option<Event>) {
         if let Some(event) = event {
             self.events.to_add().push(event);
+        }
+    }
+
+    /// Whether rules must inspect the arguments again before the body ends; true only once.
+    pub(crate) fn renewed_arguments(&mut self) -> bool {
+        self.arguments.as_mut().is_some_and(|a| a.renewed())
+    }
+
+    /// Rules have inspected what the body has so far.
+    pub(crate) fn inspected(&mut self, limits: WindowLimits) {
+        let end = self.at_end();
+        self.window.looked_at(limits, end);
+        if let Some(arguments) = &mut self.arguments {
+            arguments.inspected();
         }
     }
 

@@ -18,6 +18,9 @@ http_buffers! {
 /// The buffers (bit = number) that also have the fields of the trailer.
 pub(super) const WITH_TRAILER: u64 = 1 << Buffer::Header as u8 | 1 << Buffer::HeaderRaw as u8;
 
+/// The buffer that grows with each window of a body (bit = number).
+pub(super) const ARGUMENTS: u64 = 1 << Buffer::Arg as u8;
+
 /// See [`crate::Transaction::buffer`].
 // It stays whole: a flat match over the buffers.
 pub(super) fn buffer<'a>(

@@ -488,6 +488,7 @@ impl Parser for Http1Parser {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let config = cx.config;
         let server = config.http1.server(cx.flow.dst);
+        cx.shared.wishes.stream_depth = config.http1.depth(cx.inline);
         let mut at = 0;
         let mut outcome = Outcome::More;
         let before = self.at(dir);

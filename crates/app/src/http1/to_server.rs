@@ -1,6 +1,7 @@
 //! Requests: the line, and the effect of the fields.
 
 use margay_flow::Direction;
+use margay_meaning::args::ArgLimits;
 
 use crate::arguments::Arguments;
 use crate::parser::{Outcome, Parse};
@@ -120,6 +121,7 @@ impl Http1Parser {
     pub(super) fn old_protocol(&mut self, cx: &mut Parse<'_>) -> Step {
         if let Some(tx) = self.current(DIR) {
             tx.old = true;
+            tx.request.body.arguments = cx.config.arguments.map(|limits| arguments(tx, limits));
         }
         self.complete(cx, DIR);
         self.request.state = State::Ignore;
@@ -138,18 +140,7 @@ impl Http1Parser {
         let content_type = if post { tx.request.headers.first(b"content-type") } else { None };
         let multipart = content_type.and_then(multipart::boundary).map(multipart::Multipart::new);
         let name = if multipart.is_none() && (post || put) { Some(tx.path(server)) } else { None };
-        let arguments = cx.config.arguments.map(|limits| {
-            let headers = &tx.request.headers;
-            Arguments::new(
-                limits,
-                tx.uri_raw(),
-                headers.values(b"cookie"),
-                headers.first(b"host"),
-                headers.first(b"referer"),
-                headers.first(b"content-type"),
-                headers.first(b"authorization"),
-            )
-        });
+        let arguments = cx.config.arguments.map(|limits| arguments(tx, limits));
         let Message { headers, body, .. } = &mut tx.request;
         body.arguments = arguments;
         if let Some(value) = headers.joined(b"content-encoding", &mut Vec::new()) {
@@ -172,6 +163,20 @@ impl Http1Parser {
         self.begin_body(cx, server, DIR, framing);
         Outcome::More
     }
+}
+
+/// The arguments of a request's line and fields.
+fn arguments(tx: &Http1Tx, limits: ArgLimits) -> Box<Arguments> {
+    let headers = &tx.request.headers;
+    Arguments::new(
+        limits,
+        tx.uri_raw(),
+        headers.values(b"cookie"),
+        headers.first(b"host"),
+        headers.first(b"referer"),
+        headers.joined(b"content-type", &mut Vec::new()),
+        headers.first(b"authorization"),
+    )
 }
 
 /// How a request body ends.

@@ -13,6 +13,7 @@ use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
 use super::body::{Body, BodyCx};
+use super::buffers::ARGUMENTS;
 use super::events::Event;
 use super::headers::Headers;
 use super::request::{RequestLine, part};
@@ -208,6 +209,9 @@ impl Http1Tx {
         for e in body.events.take() {
             self.base.events.add(e as u8);
         }
+        if body.renewed_arguments() {
+            self.base.renewed[dir.index()] |= ARGUMENTS;
+        }
     }
 
     /// Updates the memory count.
@@ -358,8 +362,7 @@ impl Transaction for Http1Tx {
             Direction::ToServer => &mut self.request.body,
             Direction::ToClient => &mut self.response.body,
         };
-        let end = body.at_end();
-        body.window_mut().looked_at(limits, end);
+        body.inspected(limits);
         self.base.files.inspected(dir, limits);
     }
 

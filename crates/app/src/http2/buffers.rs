@@ -19,6 +19,9 @@ http_buffers! {
     GrpcMethod "grpc.method" Single H, None;
 }
 
+/// The buffer that grows with each window of a body (bit = number).
+pub(super) const ARGUMENTS: u64 = 1 << Buffer::Arg as u8;
+
 const FRAME_TYPE: u8 = 0;
 const ERROR_CODE: u8 = 1;
 const PRIORITY: u8 = 2;

@@ -410,6 +410,7 @@ impl Parser for Http2Parser {
     }
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
+        cx.shared.wishes.stream_depth = cx.config.http1.depth(cx.inline);
         let mut at = 0;
         let mut outcome = Outcome::More;
         // A step without progress changes the state; the next step then consumes data or needs more.

@@ -21,6 +21,7 @@ use crate::script;
 use crate::tx::{Found, LogFor, Transaction, TxBase};
 use crate::window::WindowLimits;
 
+use super::buffers::ARGUMENTS;
 use super::events::Event;
 use super::fields::Fields;
 use super::{BODY, COMPLETE, HEADERS, doh, grpc};
@@ -196,7 +197,8 @@ impl Http2Tx {
             let target = fields.first(b":path").unwrap_or_default();
             let host = fields.first(b":authority").or_else(|| fields.first(b"host"));
             let (referer, authorization) = (fields.first(b"referer"), fields.first(b"authorization"));
-            Arguments::new(limits, target, cookies, host, referer, fields.first(b"content-type"), authorization)
+            let content_type = fields.joined(b"content-type", &mut scratch);
+            Arguments::new(limits, target, cookies, host, referer, content_type, authorization)
         });
         let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
         let body = &mut self.message_mut(dir).body;
@@ -306,6 +308,9 @@ impl Http2Tx {
         let [request, response] = &mut self.messages;
         let body = if dir == Direction::ToServer { &mut request.body } else { &mut response.body };
         f(body, &mut bcx, &mut self.base.files);
+        if body.renewed_arguments() {
+            self.base.renewed[dir.index()] |= ARGUMENTS;
+        }
         let failed = body
             .events
             .take()
@@ -376,8 +381,7 @@ impl Transaction for Http2Tx {
         if let Some(windows) = message.windows.to_change() {
             windows.clear();
         }
-        let end = message.body.at_end();
-        message.body.window_mut().looked_at(limits, end);
+        message.body.inspected(limits);
         self.base.files.inspected(dir, limits);
     }
 

@@ -47,6 +47,7 @@ fn http(config: &Config) -> Result<HttpConfig, ConfigError> {
     };
     let mut http =
         HttpConfig { default: servers_default(), memcap: node.size("memcap")?.unwrap_or(0), ..HttpConfig::default() };
+    http.stream_depth = if node.get("stream-depth") == Some("auto") { None } else { node.size("stream-depth")? };
     if let Some(n) = node.node("libhtp.default-config") {
         server(n, &mut http.default)?;
         http.body_inline = body_inline(n)?;
