@@ -85,6 +85,8 @@ pub enum Limit {
     /// It ends none: at the limit of complete ones, the client's next message waits until they are freed. For protocols with
     /// one open transaction at a time.
     Wait,
+    /// The flow has one transaction, which no other follows. It is kept as long as the flow, because alerts on later data show it.
+    Flow,
 }
 
 /// A protocol's parser state for one flow.
@@ -109,10 +111,11 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         Framing::Message(data.len())
     }
 
-    /// The front of the data is the beginning of a message whose rest has not come, for protocols that begin a frame there, or note
-    /// that it came before a reply.
-    fn waits(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction) {
-        let _ = (turn, dir);
+    /// `data` is the beginning of a message whose rest has not come, for protocols that begin a frame there, note that it came
+    /// before a reply, or refuse it early. The result has the same meaning as a message's.
+    fn waits(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, data: &[u8]) -> Outcome {
+        let _ = (turn, dir, data);
+        Outcome::More
     }
 
     /// Handles a complete message or a datagram. Any result except [`Outcome::More`] ends the round: after [`Outcome::Change`]
@@ -142,10 +145,17 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         if Self::RESUMES { Outcome::More } else { Outcome::Failed }
     }
 
-    /// The data of a direction ends, or the engine's inspection of it does (at the stream depth): what is open in it is
-    /// truncated.
+    /// The data of a direction ends ([`Parse::end`]), or the engine's inspection of it does (at the stream depth): what is open in
+    /// it is truncated.
     fn ends(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction) {
         let _ = (turn, dir);
+    }
+
+    /// The parser has handled all that is complete in the data of a direction, or its end, and each result was [`Outcome::More`]:
+    /// for protocols that are done only once rules have inspected the data with the last message.
+    fn handled(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction) -> Outcome {
+        let _ = (turn, dir);
+        Outcome::More
     }
 
     /// An HTTP/1 request upgraded the flow to this protocol.
@@ -221,7 +231,8 @@ pub trait Content: Debug + Send + 'static {
     }
 
     /// Whether the event can be written; `complete` means that both directions are complete.
-    fn is_loggable(&self, complete: bool) -> bool {
+    fn is_loggable(&self, base: &TxBase, complete: bool) -> bool {
+        let _ = base;
         complete
     }
 
@@ -300,6 +311,7 @@ impl<S: Conversation> MessageParser<S> {
             Limit::EndAll | Limit::Wait => 1,
             Limit::EndOldest if cx.flow.proto == 6 => 2,
             Limit::EndOldest => 3,
+            Limit::Flow => return false,
         };
         if self.fill() < most {
             return false;
@@ -316,6 +328,7 @@ impl<S: Conversation> MessageParser<S> {
                 }
                 0
             }
+            Limit::Flow => 0,
         };
         if S::LIMIT != Limit::EndOldest {
             cx.shared.counters.tx_limit(S::PROTO);
@@ -365,9 +378,10 @@ impl<S: Conversation> MessageParser<S> {
         }
     }
 
-    fn waits(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, len: usize) {
-        let (state, mut turn) = self.turn(cx, at, len);
-        state.waits(&mut turn, dir);
+    /// Handles the rest of the input from offset `at` on, which is incomplete.
+    fn waits(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8]) -> Outcome {
+        let (state, mut turn) = self.turn(cx, at, rest.len());
+        state.waits(&mut turn, dir, rest)
     }
 
     fn turn<'a, 'b>(&'a mut self, cx: &'a mut Parse<'b>, at: usize, len: usize) -> (&'a mut S, Turn<'a, 'b, S::Tx>) {
@@ -459,10 +473,10 @@ impl<S: Conversation> MessageParser<S> {
                 Framing::Message(len) => (len, 0, 0),
                 Framing::Head(len, pass) => (len, pass, 0),
                 Framing::Body(len, body) => (len, 0, body),
-                Framing::More => {
-                    self.waits(cx, dir, at, rest.len());
-                    break;
-                }
+                Framing::More => match self.waits(cx, dir, at, rest) {
+                    Outcome::More => break,
+                    outcome => return Parsed { consumed: at, outcome },
+                },
                 Framing::Skip(len) => {
                     at += len.clamp(1, rest.len());
                     continue;
@@ -475,8 +489,10 @@ impl<S: Conversation> MessageParser<S> {
             };
             if len > rest.len() && !cx.end {
                 self.sides[dir.index()].message = (len as u64).saturating_add(pass).saturating_add(body);
-                self.waits(cx, dir, at, rest.len());
-                break;
+                match self.waits(cx, dir, at, rest) {
+                    Outcome::More => break,
+                    outcome => return Parsed { consumed: at, outcome },
+                }
             }
             if self.is_full(cx, dir) {
                 return Parsed { consumed: at, outcome: Outcome::Full };
@@ -495,12 +511,13 @@ impl<S: Conversation> MessageParser<S> {
                 return Parsed { consumed: at, outcome };
             }
         }
-        if !cx.end {
-            return Parsed::used(at);
-        }
+        let end = cx.end;
         let (state, mut turn) = self.turn(cx, data.len(), 0);
-        state.ends(&mut turn, dir);
-        Parsed::used(data.len())
+        if end {
+            state.ends(&mut turn, dir);
+            at = data.len();
+        }
+        Parsed { consumed: at, outcome: state.handled(&mut turn, dir) }
     }
 }
 
@@ -575,7 +592,9 @@ impl<S: Conversation> Parser for MessageParser<S> {
     transactions_in_list!();
 
     fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
-        if let Some(mut tx) = self.txs.remove(id) {
+        if S::LIMIT == Limit::Flow {
+            self.txs.rest(id);
+        } else if let Some(mut tx) = self.txs.remove(id) {
             self.state.freed(&mut tx);
         }
     }

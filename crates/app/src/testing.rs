@@ -20,6 +20,7 @@ pub(crate) struct Talk {
     pub(crate) config: AppConfig,
     pub(crate) options: AppLogOptions,
     pub(crate) shared: Shared,
+    pub(crate) inline: bool,
     flow: FlowCore,
     parser: Option<Box<dyn Parser>>,
     protocol: &'static Protocol,
@@ -46,6 +47,7 @@ impl Talk {
             config: AppConfig::new(Recogniser::new(&Default::default())),
             options: AppLogOptions::default(),
             shared: Shared::default(),
+            inline: false,
             flow: FlowCore {
                 pkts: [1, 1],
                 state: FlowState::Established,
@@ -121,9 +123,9 @@ impl Talk {
         run: impl FnOnce(&mut dyn Parser, &mut Parse<'_>, &mut Outcome, &mut [Vec<u8>; 2]),
         end: bool,
     ) {
-        let Talk { config, shared, flow, parser, protocol, left, outcome, .. } = self;
+        let Talk { config, shared, inline, flow, parser, protocol, left, outcome, .. } = self;
         let parser = parser.get_or_insert_with(|| (protocol.parser)(config, flow));
-        let mut cx = Parse { config, shared, flow, time: Time(0), end, inline: false };
+        let mut cx = Parse { config, shared, flow, time: Time(0), end, inline: *inline };
         run(&mut **parser, &mut cx, outcome, left);
     }
 

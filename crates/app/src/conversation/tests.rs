@@ -22,6 +22,7 @@ impl Content for Nothing {
 const ALL: u8 = 0;
 const OLDEST: u8 = 1;
 const WAIT: u8 = 2;
+const FLOW: u8 = 3;
 
 /// The calls of the framework, and a full state.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ struct Toy<const LIMIT: u8> {
     mark: u64,
     /// The peer refused: a body is a message.
     refused: bool,
+    /// The state is done after the data.
+    done: bool,
 }
 
 impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
@@ -42,6 +45,7 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
     const LIMIT: Limit = match LIMIT {
         ALL => Limit::EndAll,
         OLDEST => Limit::EndOldest,
+        FLOW => Limit::Flow,
         _ => Limit::Wait,
     };
     const TOO_MANY: Option<u8> = Some(0);
@@ -69,8 +73,10 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
         }
     }
 
-    fn waits(&mut self, turn: &mut Turn<'_, '_, Nothing>, _: Direction) {
-        self.told.push(format!("waits {}", turn.len));
+    fn waits(&mut self, turn: &mut Turn<'_, '_, Nothing>, _: Direction, data: &[u8]) -> Outcome {
+        assert_eq!(data.len(), turn.len);
+        self.told.push(format!("waits {}", data.len()));
+        if data.ends_with(b"!") { Outcome::Failed } else { Outcome::More }
     }
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Nothing>, dir: Direction, message: &[u8]) -> Outcome {
@@ -97,6 +103,10 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
 
     fn ends(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction) {
         self.told.push("ends".into());
+    }
+
+    fn handled(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction) -> Outcome {
+        if self.done { Outcome::Done } else { Outcome::More }
     }
 
     fn body(&mut self, _: &mut Turn<'_, '_, Nothing>, _: Direction, piece: Piece<'_>, left: u64) -> Outcome {
@@ -325,6 +335,43 @@ fn at_the_limit_of_complete_ones_the_client_waits() {
     assert_eq!((run.outcome, run.ended()), (Outcome::More, (vec![], vec![1, 2, 3, 4])));
     run.finish(4..5).say(b"m1a");
     assert_eq!(run.outcome, Outcome::Full);
+}
+
+/// No transaction is over the limit, and one that is freed stays, without being offered again until it changes.
+#[test]
+fn a_transaction_of_the_flow_stays() {
+    let mut run = Run::<FLOW>::new(6);
+    run.parser.state.fill = 9;
+    run.say(b"m1+").finish(0..1);
+    run.parser.free_tx(&mut run.shared, 0);
+    run.say(b"m1x");
+    assert_eq!((run.ended(), run.outcome), ((vec![], vec![0]), Outcome::More));
+    assert_eq!(run.parser.next_awake(0), None);
+    run.finish(0..1);
+    assert_eq!(run.parser.next_awake(0), Some(0));
+}
+
+#[test]
+fn a_message_is_refused_early() {
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"m0m2!");
+    assert_eq!((run.told(), run.outcome, run.left.len()), (vec!["m0".into()], Outcome::Failed, 3));
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"m0!");
+    assert_eq!((run.outcome, run.left.len()), (Outcome::Failed, 1));
+}
+
+/// With all complete messages of the data, or with its end.
+#[test]
+fn the_state_is_done_after_the_data() {
+    let mut run = Run::<ALL>::new(6);
+    run.parser.state.done = true;
+    run.say(b"m0m1xm2y");
+    assert_eq!((run.told(), run.outcome, run.left.len()), (["m0", "m1x"].map(String::from).into(), Outcome::Done, 3));
+    let mut run = Run::<ALL>::new(6);
+    run.parser.state.done = true;
+    run.end();
+    assert_eq!((run.told(), run.outcome), (vec!["ends".into()], Outcome::Done));
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl<C: Content> Transaction for Tx<C> {
     }
 
     fn is_loggable(&self, complete: bool) -> bool {
-        self.content.is_loggable(complete)
+        self.content.is_loggable(&self.base, complete)
     }
 
     fn direction(&self, options: &AppLogOptions) -> Direction {

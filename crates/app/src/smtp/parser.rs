@@ -122,13 +122,14 @@ impl Conversation for Smtp {
         Outcome::More
     }
 
-    fn waits(&mut self, turn: &mut Turn<'_, '_>, dir: Direction) {
+    fn waits(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, _data: &[u8]) -> Outcome {
         if dir == TS && self.mode == Mode::Data {
             self.data_begins(turn);
             if let Some(tx) = self.open.and_then(|id| turn.tx(id)).filter(|tx| tx.content.mail.is_some()) {
                 tx.touch(TS);
             }
         }
+        Outcome::More
     }
 
     /// Reads bytes of a chunk.

@@ -8,18 +8,16 @@ mod banner;
 mod kex;
 mod parser;
 mod recognition;
+#[cfg(test)]
+mod tests;
 mod tx;
 
-use margay_flow::FlowCore;
-
-use crate::config::AppConfig;
+use crate::conversation;
 use crate::declare::{Opening, Protocol};
-use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::tx::NumberDef;
 
 pub use crate::config::ssh::{Config, EncryptionHandling};
-pub use tx::SshTx;
 
 /// Progress of a transaction: indexes in the states of [`PROTOCOL`].
 const BANNER_WAIT_EOL: u8 = 1;
@@ -50,7 +48,7 @@ pub static PROTOCOL: Protocol = Protocol {
     usual_port: Some(22),
     opening: Opening::Command,
     recognition: recognition::RECOGNITION,
-    parser,
+    parser: conversation::parser::<parser::Ssh>,
     buffers: tx::BUFFERS,
     numbers: &[NumberDef { name: "ssh.protoversion", progress: [Some(BANNER_DONE); 2], ..NumberDef::PLAIN }],
     states: [
@@ -61,7 +59,3 @@ pub static PROTOCOL: Protocol = Protocol {
     frames: &["record.hdr", "record.data", "record.pdu"],
     ..Protocol::new(AppProto::Ssh, "ssh").logged()
 };
-
-fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    Box::<parser::SshParser>::default()
-}

@@ -4,12 +4,13 @@ use margay_flow::Direction::{self, ToClient, ToServer};
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::conversation::Content;
 use crate::script::Answer;
-use crate::tx::{BufferDef, Extra, Form, Found, LogFor, Transaction, TxBase};
+use crate::tx::{BufferDef, Extra, Form, Found, LogFor, TxBase};
 
 use super::banner::{Banner, is_compatible_with_2};
 use super::kex::Hassh;
-use super::{BANNER_DONE, Event, FINISHED};
+use super::{BANNER_DONE, FINISHED};
 
 /// The limit of a banner part in logs; `[truncated]` follows a longer one.
 const SHOWN: usize = 256;
@@ -57,72 +58,34 @@ pub(super) struct Said {
     pub(super) hassh: Option<Hassh>,
 }
 
-/// A flow's transaction.
+impl Said {
+    pub(super) fn set_banner(&mut self, banner: Banner<'_>) {
+        (self.proto, self.software) = (banner.proto.to_vec(), banner.software.to_vec());
+    }
+}
+
+/// The protocol's part of a flow's transaction.
 #[derive(Debug, Default)]
-pub struct SshTx {
-    pub(super) base: TxBase,
+pub(super) struct SshTx {
     pub(super) said: [Said; 2],
     /// A fingerprint may still arrive.
     pub(super) awaits_hassh: bool,
 }
 
-impl SshTx {
-    pub(super) const fn of(&mut self, dir: Direction) -> &mut Said {
-        let [client, server] = &mut self.said;
-        match dir {
-            ToServer => client,
-            ToClient => server,
-        }
-    }
-
-    const fn said(&self, dir: Direction) -> &Said {
-        let [client, server] = &self.said;
-        match dir {
-            ToServer => client,
-            ToClient => server,
-        }
-    }
-
-    pub(super) fn set_banner(&mut self, dir: Direction, banner: Banner<'_>) {
-        let said = self.of(dir);
-        (said.proto, said.software) = (banner.proto.to_vec(), banner.software.to_vec());
-    }
-
-    /// Adds an event of the connection, for rules of both directions.
-    pub(super) fn event(&mut self, event: Event) {
-        self.base.events.add(event as u8);
-        self.base.touch(ToServer);
-        self.base.touch(ToClient);
-    }
-
-    /// Completes a direction.
-    pub(super) fn finish(&mut self, dir: Direction) {
-        self.base.advance(dir, FINISHED);
-    }
-}
-
-impl Transaction for SshTx {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
-
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
-    }
-
+impl Content for SshTx {
     fn held(&self) -> u64 {
         let said = |s: &Said| {
             let hassh = s.hassh.as_ref().map_or(0, |h| h.string.capacity());
             s.proto.capacity() + s.software.capacity() + hassh
         };
-        self.base.held() + self.said.iter().map(said).sum::<usize>() as u64
+        self.said.iter().map(said).sum::<usize>() as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         if index > 0 {
             return None;
         }
-        let said = self.said(dir);
+        let said = &self.said[dir.index()];
         let data: &[u8] = match (id, dir) {
             (PROTO, _) => &said.proto,
             (SOFTWARE, _) => &said.software,
@@ -133,17 +96,17 @@ impl Transaction for SshTx {
         (!data.is_empty()).then(|| Found::whole(data))
     }
 
-    fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
+    fn ask(&self, _base: &TxBase, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {
         let shown = |b: &[u8]| Answer::bytes(Some(b).filter(|b| !b.is_empty()));
         match (protocol, what) {
             ("ssh", "get") => Some(Answer::Bool(true)),
-            ("ssh", "client_proto") => Some(shown(&self.said(ToServer).proto)),
-            ("ssh", "server_proto") => Some(shown(&self.said(ToClient).proto)),
-            ("ssh", "client_software") => Some(shown(&self.said(ToServer).software)),
-            ("ssh", "server_software") => Some(shown(&self.said(ToClient).software)),
+            ("ssh", "client_proto") => Some(shown(&self.said[0].proto)),
+            ("ssh", "server_proto") => Some(shown(&self.said[1].proto)),
+            ("ssh", "client_software") => Some(shown(&self.said[0].software)),
+            ("ssh", "server_software") => Some(shown(&self.said[1].software)),
             ("ssh", "client_hassh" | "server_hassh" | "client_hassh_string" | "server_hassh_string") => {
                 let dir = if what.starts_with("client") { ToServer } else { ToClient };
-                let hassh = self.said(dir).hassh.as_ref();
+                let hassh = self.said[dir.index()].hassh.as_ref();
                 let part = |h: &Hassh| if what.ends_with("string") { h.string.clone() } else { h.hash.to_vec() };
                 Some(hassh.map(part).filter(|b| !b.is_empty()).map_or(Answer::Nothing, Answer::Bytes))
             }
@@ -152,7 +115,7 @@ impl Transaction for SshTx {
     }
 
     fn number(&self, _id: u8, dir: Direction, index: usize) -> Option<u64> {
-        let proto = &self.said(dir).proto;
+        let proto = &self.said[dir.index()].proto;
         (index == 0 && !proto.is_empty()).then(|| u64::from(is_compatible_with_2(proto)))
     }
 
@@ -161,13 +124,12 @@ impl Transaction for SshTx {
         false
     }
 
-    fn is_loggable(&self, complete: bool) -> bool {
-        let known = |dir: Direction| {
-            let progress = self.base.progress.get(dir.index()).copied().unwrap_or(0);
-            let waits = self.awaits_hassh && self.said(dir).hassh.is_none();
-            progress >= if waits { FINISHED } else { BANNER_DONE }
+    fn is_loggable(&self, base: &TxBase, complete: bool) -> bool {
+        let known = |(said, progress): (&Said, &u8)| {
+            let waits = self.awaits_hassh && said.hassh.is_none();
+            *progress >= if waits { FINISHED } else { BANNER_DONE }
         };
-        complete || (known(ToServer) && known(ToClient))
+        complete || self.said.iter().zip(&base.progress).all(known)
     }
 
     /// Without a banner there is nothing to log.
@@ -175,9 +137,7 @@ impl Transaction for SshTx {
         usize::from(self.said.iter().any(|s| !s.proto.is_empty()))
     }
 
-    fn inspected(&mut self, _dir: Direction) {}
-
-    fn log(&self, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+    fn log(&self, _base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
         if self.said.iter().all(|s| s.proto.is_empty()) {
             return;
         }
