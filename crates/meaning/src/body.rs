@@ -208,7 +208,7 @@ impl Body {
             _ if is("grpc-web-text") => Kind::Base64Strings,
             // Binary messages contain strings, and no server parses them as a form.
             _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift", "amf"].iter().any(|t| is(t)) => Kind::Strings,
-            _ if ["image/", "video/", "audio/", "octet-stream", "zip"].iter().any(|t| is(t)) => Kind::Opaque,
+            _ if lower.split(|&b| b == b',').all(is_opaque) => Kind::Opaque,
             _ if is_binary(data) => Kind::Binary,
             // A form has one line. In a text of many lines, such as a log, `&` and `=` separate nothing.
             _ => Kind::Text { form: data.contains(&b'=') && data.iter().filter(|&&b| b == b'\n').count() < TEXT_LINES },
@@ -223,6 +223,13 @@ impl Args {
         reader.push(body, self);
         reader.finish(self);
     }
+}
+
+/// Whether a type is one of pictures, sounds, archives and bytes, whatever its parameters say.
+fn is_opaque(content_type: &[u8]) -> bool {
+    let media = content_type.split(|&b| b == b';').next().unwrap_or(&[]).trim_ascii();
+    let is = |word: &str| memchr::memmem::find(media, word.as_bytes()).is_some();
+    ["image/", "video/", "audio/"].iter().any(|t| media.starts_with(t.as_bytes())) || is("octet-stream") || is("zip")
 }
 
 /// The strings of a binary message.

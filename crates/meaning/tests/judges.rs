@@ -241,6 +241,7 @@ fn arguments() {
     assert_eq!(list(|a| a.body(b"application/json", b"{\"a\":")), ["a", "{\"a\":"]);
     assert_eq!(list(|a| a.body(b"text/plain", b"x=y")), ["x=y", "x", "y"]);
     assert_eq!(list(|a| a.body(b"image/png", b"\x89PNG")), [""; 0]);
+    assert_eq!(list(|a| a.body(b"text/plain; zip", b"a")), ["a"]);
     // Documents one after the other, and the last one cut off.
     assert_eq!(list(|a| a.body(b"application/x-ndjson", b"{\"a\":\"b\"}\n{\"c\":\"d")), ["a", "b", "c", "d"]);
     assert_eq!(list(|a| a.body(b"application/json", b"{\"a\":\"b\"}{\"c\":1}")), ["a", "b", "c"]);
