@@ -178,7 +178,7 @@ impl Ssh {
             tx.event(Event::LongBanner as u8);
             tx.base.advance(dir, BANNER_WAIT_EOL);
         }
-        if !whole && !is_full && !(is_long && end) {
+        if !(whole || is_full || is_long && end) {
             return Outcome::More;
         }
         let Some(banner) = banner::parse(banner::content(line)) else { return fail(tx, Event::InvalidBanner) };
