@@ -119,7 +119,8 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     }
 
     /// Handles a complete message or a datagram. Any result except [`Outcome::More`] ends the round: after [`Outcome::Change`]
-    /// and [`Outcome::Done`] this parser does not see the data after the message.
+    /// and [`Outcome::Done`] this parser does not see the data after the message. After [`Outcome::Full`], for protocols with a
+    /// limit of their own, the message comes again, framed again, once transactions are freed.
     fn message(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, message: &[u8]) -> Outcome;
 
     /// Handles a piece of a body; `left` bytes of the body follow it. The result has the same meaning as a message's.
@@ -196,9 +197,9 @@ pub trait Conversation: Debug + Send + Sized + 'static {
     /// As [`Parser::shows_start`].
     const SHOWS_START: bool = false;
 
-    /// A transaction is freed: the state can drop what it keeps for it.
-    fn freed(&mut self, tx: &mut Tx<Self::Tx>) {
-        let _ = tx;
+    /// A transaction is freed: the state can drop what it keeps for it, and uncount what it counted in the counters of all flows.
+    fn freed(&mut self, shared: &mut Shared, tx: &mut Tx<Self::Tx>) {
+        let _ = (shared, tx);
     }
 
     /// Heap memory of the state itself, in bytes.
@@ -211,6 +212,11 @@ pub trait Conversation: Debug + Send + Sized + 'static {
 pub trait Content: Debug + Send + 'static {
     /// Heap memory in bytes, without the size of the value itself.
     fn held(&self) -> u64;
+
+    /// As [`Transaction::counted`].
+    fn counted(&self) -> u64 {
+        0
+    }
 
     /// As [`Transaction::buffer`].
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
@@ -502,10 +508,20 @@ impl<S: Conversation> MessageParser<S> {
             let message = rest.get(..len).unwrap_or(rest);
             let side = &mut self.sides[dir.index()];
             (side.pass, side.body) = (pass, body);
+            let mut again = false;
             let outcome = match message {
                 [] => Outcome::More,
-                _ => self.run(cx, at, len, |state, turn| state.message(turn, dir, message)),
+                _ => self.run(cx, at, len, |state, turn| {
+                    let outcome = state.message(turn, dir, message);
+                    again = outcome == Outcome::Full;
+                    outcome
+                }),
             };
+            if again {
+                let side = &mut self.sides[dir.index()];
+                (side.pass, side.body) = (0, 0);
+                return Parsed { consumed: at, outcome };
+            }
             at += len;
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
@@ -591,11 +607,11 @@ impl<S: Conversation> Parser for MessageParser<S> {
 
     transactions_in_list!();
 
-    fn free_tx(&mut self, _shared: &mut Shared, id: u64) {
+    fn free_tx(&mut self, shared: &mut Shared, id: u64) {
         if S::LIMIT == Limit::Flow {
             self.txs.rest(id);
         } else if let Some(mut tx) = self.txs.remove(id) {
-            self.state.freed(&mut tx);
+            self.state.freed(shared, &mut tx);
         }
     }
 }

@@ -15,6 +15,10 @@ impl Content for Nothing {
         0
     }
 
+    fn counted(&self) -> u64 {
+        1
+    }
+
     fn log(&self, _: &TxBase, _: &mut Json, _: &AppLogOptions, _: LogFor) {}
 }
 
@@ -35,6 +39,8 @@ struct Toy<const LIMIT: u8> {
     refused: bool,
     /// The state is done after the data.
     done: bool,
+    /// The state takes no message.
+    full: bool,
 }
 
 impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
@@ -81,6 +87,9 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Nothing>, dir: Direction, message: &[u8]) -> Outcome {
         self.told.push(message.escape_ascii().to_string());
+        if self.full {
+            return Outcome::Full;
+        }
         for byte in message {
             match byte {
                 b'+' => {
@@ -135,6 +144,11 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
 
     fn fill(&self) -> usize {
         self.fill
+    }
+
+    fn freed(&mut self, shared: &mut Shared, tx: &mut Tx<Nothing>) {
+        shared.counters.ftp_memory -= tx.content.counted().min(shared.counters.ftp_memory);
+        self.told.push(format!("freed {}", tx.base.id));
     }
 
     fn overflows(&mut self, _: &mut Parse<'_>, tx: &mut Tx<Nothing>) {
@@ -359,6 +373,37 @@ fn a_message_is_refused_early() {
     let mut run = Run::<ALL>::new(6);
     run.say(b"m0!");
     assert_eq!((run.outcome, run.left.len()), (Outcome::Failed, 1));
+}
+
+/// It comes again once the state has room, and a body or bytes to skip follow it only then.
+#[test]
+fn a_message_that_finds_no_room() {
+    for (data, told) in
+        [(&b"m1xm0"[..], &["m1x", "m0"][..]), (b"b2yzm0", &["b2", "yz 0", "m0"]), (b"h2abcdm0", &["h2ab", "m0"])]
+    {
+        let mut run = Run::<ALL>::new(6);
+        run.parser.state.full = true;
+        run.say(data).say(b"");
+        assert_eq!((run.told(), run.outcome, run.left.len()), (vec![told[0].into(); 2], Outcome::Full, data.len()));
+        run.parser.state.full = false;
+        run.say(b"");
+        assert_eq!(
+            (run.told(), run.outcome, run.left.len()),
+            (told.iter().map(|t| (*t).into()).collect(), Outcome::More, 0)
+        );
+    }
+}
+
+/// The state learns which transaction is freed, with the counters of all flows.
+#[test]
+fn a_freed_transaction_is_uncounted() {
+    let mut run = Run::<ALL>::new(6);
+    run.shared.counters.ftp_memory = 5;
+    run.say(b"m2++");
+    run.parser.free_tx(&mut run.shared, 1);
+    run.parser.free_tx(&mut run.shared, 1);
+    assert_eq!((run.told(), run.shared.counters.ftp_memory), (vec!["m2++".into(), "freed 1".into()], 4));
+    assert_eq!(run.parser.tx(0).map(Transaction::counted), Some(1));
 }
 
 /// With all complete messages of the data, or with its end.

@@ -64,6 +64,16 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
         self.txs.next().checked_sub(1)
     }
 
+    /// The number of the next transaction.
+    pub fn next_id(&self) -> u64 {
+        self.txs.next()
+    }
+
+    /// How many transactions are not freed.
+    pub fn count(&self) -> usize {
+        self.txs.len()
+    }
+
     /// A body of this many bytes follows the message, as with [`super::Framing::Body`]: for protocols that learn its length when they
     /// handle the message.
     pub fn body(&mut self, dir: Direction, len: u64) {

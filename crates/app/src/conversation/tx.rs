@@ -81,6 +81,10 @@ impl<C: Content> Transaction for Tx<C> {
         self.base.held() + self.content.held()
     }
 
+    fn counted(&self) -> u64 {
+        self.content.counted()
+    }
+
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
         self.content.buffer(id, dir, index, scratch)
     }

@@ -7,7 +7,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Limit, Resume, Turn, Tx};
-use crate::parser::{Outcome, Parse};
+use crate::parser::{Outcome, Parse, Shared};
 use crate::proto::AppProto;
 
 use super::call::{Association, Call};
@@ -112,7 +112,7 @@ impl Conversation for Dcerpc {
         self.forget(tx);
     }
 
-    fn freed(&mut self, tx: &mut Tx<Exchange>) {
+    fn freed(&mut self, _shared: &mut Shared, tx: &mut Tx<Exchange>) {
         let held: usize = tx.content.call.sides.iter().map(|s| s.stub.len()).sum();
         self.stubs = self.stubs.saturating_sub(held);
         self.forget(tx);

@@ -9,7 +9,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Resume, Turn, Tx};
-use crate::parser::Outcome;
+use crate::parser::{Outcome, Shared};
 use crate::proto::AppProto;
 use crate::recognise::Probed;
 
@@ -84,7 +84,7 @@ impl<const MULTICAST: bool> Conversation for DnsFlow<MULTICAST> {
         self.max_txs
     }
 
-    fn freed(&mut self, tx: &mut Tx<Dns>) {
+    fn freed(&mut self, _shared: &mut Shared, tx: &mut Tx<Dns>) {
         if tx.base.no_log && tx.content.is_request() {
             if self.unlogged.len() == UNLOGGED_MAX {
                 self.unlogged.pop_front();

@@ -3,31 +3,37 @@
 /// The part of a command's first word that is searched for its name, in bytes.
 const WORD_MAX: usize = 16;
 
-/// A line of a direction.
+/// The line at the front of a direction's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line<'a> {
-    /// The line without its end, and its length including the end.
-    Whole(&'a [u8], usize),
-    /// The beginning of a line that exceeds the limit. The rest is skipped.
-    TooLong(&'a [u8]),
+pub(super) enum Line {
+    /// A line of this many bytes with its end.
+    Whole(usize),
+    /// A line that exceeds the limit. The rest is skipped.
+    TooLong,
     /// More data is needed.
     More,
 }
 
-/// The first line of `data`, up to `limit` bytes. `scan` is the offset up to which there is no line end.
-pub(super) fn next<'a>(data: &'a [u8], scan: &mut usize, limit: usize) -> Line<'a> {
+/// Finds the end of the first line of `data`, which is at most `limit` bytes long without it. `scan` is the offset up to which
+/// there is no line end.
+pub(super) fn next(data: &[u8], scan: &mut usize, limit: usize) -> Line {
     let window = data.get(..limit.saturating_add(1)).unwrap_or(data);
     let from = (*scan).min(window.len());
     match memchr::memchr(b'\n', window.get(from..).unwrap_or(&[])) {
-        Some(i) => {
-            let line = window.get(..from + i).unwrap_or(window);
-            Line::Whole(line.strip_suffix(b"\r").unwrap_or(line), from + i + 1)
-        }
-        None if data.len() > limit => Line::TooLong(data.get(..limit).unwrap_or(data)),
+        Some(i) => Line::Whole(from + i + 1),
+        None if data.len() > limit => Line::TooLong,
         None => {
             *scan = window.len();
             Line::More
         }
+    }
+}
+
+/// A line without its end, and whether it has none, because it exceeds the limit.
+pub(super) fn split(line: &[u8]) -> (&[u8], bool) {
+    match line.strip_suffix(b"\n") {
+        Some(line) => (line.strip_suffix(b"\r").unwrap_or(line), false),
+        None => (line, true),
     }
 }
 
@@ -184,12 +190,15 @@ mod tests {
         let mut scan = 0;
         assert_eq!(next(b"QUI", &mut scan, 10), Line::More);
         assert_eq!(scan, 3);
-        assert_eq!(next(b"QUIT\r\nX", &mut scan, 10), Line::Whole(b"QUIT", 6));
-        assert_eq!(next(b"A\n", &mut 0, 10), Line::Whole(b"A", 2));
-        assert_eq!(next(b"0123456789\n", &mut 0, 10), Line::Whole(b"0123456789", 11));
-        assert_eq!(next(b"0123456789\r\n", &mut 0, 10), Line::TooLong(b"0123456789"));
-        assert_eq!(next(b"01234567890", &mut 0, 10), Line::TooLong(b"0123456789"));
+        assert_eq!(next(b"QUIT\r\nX", &mut scan, 10), Line::Whole(6));
+        assert_eq!(next(b"A\n", &mut 0, 10), Line::Whole(2));
+        assert_eq!(next(b"0123456789\n", &mut 0, 10), Line::Whole(11));
+        assert_eq!(next(b"0123456789\r\n", &mut 0, 10), Line::TooLong);
+        assert_eq!(next(b"01234567890", &mut 0, 10), Line::TooLong);
         assert_eq!(next(b"", &mut 0, 10), Line::More);
+        for (line, want) in [("QUIT\r\n", ("QUIT", false)), ("A\n", ("A", false)), ("B\r", ("B\r", true))] {
+            assert_eq!(split(line.as_bytes()), (want.0.as_bytes(), want.1));
+        }
     }
 
     #[test]

@@ -16,16 +16,12 @@ mod parser;
 mod recognition;
 mod tx;
 
-use margay_flow::FlowCore;
-
-use crate::config::AppConfig;
+use crate::conversation;
 use crate::declare::{NumberCondition, NumberSyntax, Opening, Protocol};
-use crate::parser::Parser;
 use crate::proto::AppProto;
 use crate::tx::{BufferDef, BufferKind, NumberDef};
 
 pub use crate::config::ftp::Config;
-pub use tx::FtpTx;
 
 /// Progress of a transaction: the command, or a reply, is complete. Indexes in the states of [`PROTOCOL`].
 const BEGUN: u8 = 1;
@@ -58,7 +54,7 @@ pub static PROTOCOL: Protocol = Protocol {
     first_words: &["HOST", "QUIT", "LANG", "CLNT", "OPTS", "SYST", "AUTH", "NOOP", "HELP", "STAT"],
     inner_states: &["request_line", "response_line"],
     recognition: recognition::RECOGNITION,
-    parser,
+    parser: conversation::parser::<parser::Ftp>,
     buffers: &[
         BufferDef { name: "ftp.command", id: COMMAND, progress: [Some(BEGUN), None], ..BufferDef::PLAIN },
         BufferDef { name: "ftp.command_data", id: COMMAND_DATA, progress: [Some(BEGUN), None], ..BufferDef::PLAIN },
@@ -108,10 +104,6 @@ fn mode(text: &str) -> Result<NumberCondition, String> {
 fn reply_received(text: &str) -> Result<NumberCondition, String> {
     let words = [("yes", 1), ("true", 1), ("on", 1), ("1", 1), ("no", 0), ("false", 0), ("off", 0), ("0", 0)];
     NumberCondition::word(text, &words)
-}
-
-fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    Box::<parser::FtpParser>::default()
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
 //! The state machine: matches replies to commands, and tracks the announced data connection.
 
-use margay_flow::Direction;
+use margay_flow::{Direction, FlowCore};
 
+use crate::config::AppConfig;
+use crate::conversation::{Conversation, Framing, Tx};
 use crate::expect::{Awaited, Expect, ExpectedFlow};
 use crate::ftp_data::{Command, Transfer};
-use crate::parser::{Outcome, Parse, Parsed, Parser, Shared};
+use crate::parser::{Outcome, Parse, Shared};
 use crate::proto::AppProto;
-use crate::tx::Transaction;
-use crate::tx_list::{TxList, transactions_in_list};
 
 use super::address;
 use super::events::Event;
 use super::line::{self, Line};
 use super::tx::{FtpTx, Room};
+
+type Turn<'a, 'b> = crate::conversation::Turn<'a, 'b, FtpTx>;
 
 /// The limit of commands that wait for a reply if the configuration says 0.
 const TXS_MAX: usize = 1024;
@@ -78,10 +80,11 @@ struct Side {
     skip: bool,
 }
 
-/// The FTP parser of a flow.
-#[derive(Debug, Default)]
-pub(super) struct FtpParser {
-    txs: TxList<FtpTx>,
+/// The state of a flow.
+#[derive(Debug)]
+pub(super) struct Ftp {
+    /// The longest line.
+    max_line: usize,
     /// Number of the first transaction that waits for its reply. All later ones wait too, because replies come in order.
     open: u64,
     sides: [Side; 2],
@@ -93,16 +96,74 @@ pub(super) struct FtpParser {
     data: Option<Data>,
 }
 
-impl FtpParser {
-    fn side(&mut self, dir: Direction) -> &mut Side {
-        let [client, server] = &mut self.sides;
-        if dir == Direction::ToServer { client } else { server }
+impl Conversation for Ftp {
+    type Tx = FtpTx;
+    const PROTO: AppProto = AppProto::Ftp;
+    /// Like Suricata, do not inspect each message of the raw stream at once.
+    const PROMPT: bool = false;
+
+    fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
+        let max_line = (config.ftp.max_line as usize).max(1);
+        Ftp { max_line, open: 0, sides: Default::default(), within: false, loose: false, data: None }
     }
 
-    fn get(&mut self, id: u64) -> Option<&mut FtpTx> {
-        self.txs.get_mut(id)
+    /// As in Suricata, a line without its end is ignored at the end of the stream.
+    fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
+        let side = &mut self.sides[dir.index()];
+        if side.skip {
+            let end = memchr::memchr(b'\n', data);
+            side.skip = end.is_none();
+            return Framing::Skip(end.map_or(data.len(), |i| i + 1));
+        }
+        match line::next(data, &mut side.scan, self.max_line) {
+            Line::More => Framing::More,
+            Line::Whole(len) => Framing::Message(len),
+            Line::TooLong => Framing::Message(self.max_line),
+        }
     }
 
+    fn message(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, message: &[u8]) -> Outcome {
+        let (line, too_long) = line::split(message);
+        let outcome = match dir {
+            Direction::ToServer => self.command(turn, line, too_long),
+            Direction::ToClient => self.reply(turn, line, too_long),
+        };
+        if outcome != Outcome::Full {
+            self.sides[dir.index()] = Side { scan: 0, skip: too_long };
+        }
+        outcome
+    }
+
+    /// A gap makes the line around it unusable.
+    fn gap(&mut self, _turn: &mut Turn<'_, '_>, dir: Direction, _len: u64) -> Outcome {
+        self.sides[dir.index()] = Side { scan: 0, skip: true };
+        self.within |= dir == Direction::ToClient;
+        Outcome::More
+    }
+
+    /// The commands that wait get no reply.
+    fn ends(&mut self, turn: &mut Turn<'_, '_>, dir: Direction) {
+        if turn.cx.end && dir == Direction::ToClient {
+            for id in self.open..turn.next_id() {
+                if let Some(tx) = turn.tx(id) {
+                    complete(tx);
+                }
+            }
+            (self.open, self.loose) = (turn.next_id(), false);
+        }
+    }
+
+    /// [`Ftp::make_room`] has limits of its own.
+    fn max_txs(&self) -> usize {
+        usize::MAX
+    }
+
+    fn freed(&mut self, shared: &mut Shared, tx: &mut Tx<FtpTx>) {
+        tx.content.uncount(&mut shared.counters.ftp_memory);
+    }
+}
+
+impl Ftp {
     /// The limit of commands that wait for a reply (`max-tx`).
     const fn most(cx: &Parse<'_>) -> usize {
         match cx.config.ftp.max_tx {
@@ -113,84 +174,67 @@ impl FtpParser {
 
     /// Checks that another command's transaction fits. If the limit of waiting commands is reached, the oldest of them gets an
     /// event and the parser gives up. If as many answered ones exist in addition, those must be inspected and freed first.
-    fn make_room(&mut self, cx: &mut Parse<'_>) -> Result<(), Outcome> {
-        self.skip_freed();
-        let waiting = self.txs.next().saturating_sub(self.open);
-        if waiting >= Self::most(cx) as u64 {
-            cx.shared.counters.tx_limit(AppProto::Ftp);
-            if let Some(tx) = self.get(self.open) {
-                tx.event(Event::TooManyTransactions, Direction::ToServer);
+    fn make_room(&mut self, turn: &mut Turn<'_, '_>) -> Result<(), Outcome> {
+        self.skip_freed(turn);
+        let waiting = turn.next_id().saturating_sub(self.open);
+        if waiting >= Self::most(turn.cx) as u64 {
+            turn.cx.shared.counters.tx_limit(AppProto::Ftp);
+            if let Some(tx) = turn.tx(self.open) {
+                event(tx, Event::TooManyTransactions, Direction::ToServer);
             }
             return Err(Outcome::Failed);
         }
-        self.has_room(cx)
+        Self::has_room(turn)
     }
 
     /// Whether another transaction fits, including answered ones.
-    fn has_room(&self, cx: &Parse<'_>) -> Result<(), Outcome> {
-        if self.txs.len() >= Self::most(cx).saturating_mul(2) { Err(Outcome::Full) } else { Ok(()) }
+    fn has_room(turn: &Turn<'_, '_>) -> Result<(), Outcome> {
+        if turn.count() >= Self::most(turn.cx).saturating_mul(2) { Err(Outcome::Full) } else { Ok(()) }
     }
 
-    /// Moves [`FtpParser::open`] past transactions that were freed before their reply came.
-    fn skip_freed(&mut self) {
-        self.open = self.txs.next_id(self.open).unwrap_or(self.txs.next());
-    }
-
-    fn make(&mut self) -> u64 {
-        self.txs.push(FtpTx::new)
-    }
-
-    fn line(&mut self, cx: &mut Parse<'_>, dir: Direction, line: &[u8], too_long: bool) -> Outcome {
-        match dir {
-            Direction::ToServer => self.command(cx, line, too_long),
-            Direction::ToClient => self.reply(cx, line, too_long),
+    /// Moves [`Ftp::open`] past transactions that were freed before their reply came.
+    fn skip_freed(&mut self, turn: &Turn<'_, '_>) {
+        while self.open < turn.next_id() && turn.peek(self.open).is_none() {
+            self.open += 1;
         }
     }
 
     /// Handles a line of the client.
-    fn command(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
+    fn command(&mut self, turn: &mut Turn<'_, '_>, line: &[u8], too_long: bool) -> Outcome {
         let line = line::command(line);
         if line.is_empty() {
             return Outcome::More;
         }
-        self.end_loose();
+        self.end_loose(turn);
         // The transaction of an unknown command only shows its reply.
         let (name, data) = line::known(line).unwrap_or_default();
-        if let Err(outcome) = self.make_room(cx) {
+        if let Err(outcome) = self.make_room(turn) {
             return outcome;
         }
-        let id = self.make();
-        let client = cx.flow.src;
-        let room = room(cx);
-        let Some(tx) = self.get(id) else { return Outcome::Failed };
-        if !tx.set_command(name, data, room) {
+        let (room, verb) = (room(turn.cx), Verb::of(name, line));
+        let id = turn.open(FtpTx { verb, ..FtpTx::default() }).base.id;
+        let Some((tx, cx)) = turn.tx_and_parse(id) else { return Outcome::Failed };
+        tx.base.advance(Direction::ToServer, super::BEGUN);
+        if !tx.content.set_command(name, data, room) {
             cx.shared.counters.ftp_memcap += 1;
         }
         if too_long {
-            tx.command_truncated = true;
-            tx.event(Event::RequestTooLong, Direction::ToServer);
+            tx.content.command_truncated = true;
+            event(tx, Event::RequestTooLong, Direction::ToServer);
         }
-        let verb = Verb::of(name, line);
-        tx.verb = verb;
         let announced = match verb {
             Verb::Port => address::host_port(data),
             Verb::ExtendedPort => address::extended(data),
             _ => None,
         };
         if let Some((address, port)) = announced {
-            (tx.port, tx.active) = (Some(port), true);
-            tx.bounce = address.is_some_and(|a| a != client);
+            (tx.content.port, tx.content.active) = (Some(port), true);
+            tx.content.bounce = address.is_some_and(|a| a != cx.flow.src);
         }
-        if let Verb::Transfer(command) = verb
-            && !command.is_list()
-            && self.data.is_none()
-            && let Some(tx) = self.get(id)
-        {
-            tx.event(Event::FileBeforePort, Direction::ToServer);
+        if self.data.is_none() && matches!(verb, Verb::Transfer(command) if !command.is_list()) {
+            event(tx, Event::FileBeforePort, Direction::ToServer);
         }
-        if let Some(tx) = self.get(id) {
-            tx.count(&mut cx.shared.counters.ftp_memory);
-        }
+        tx.content.count(&mut cx.shared.counters.ftp_memory);
         match verb {
             Verb::Port | Verb::ExtendedPort => self.agreed(cx, announced.map(|(_, port)| port), true),
             Verb::Transfer(command) => {
@@ -206,22 +250,24 @@ impl FtpParser {
     }
 
     /// Handles a line of the server.
-    fn reply(&mut self, cx: &mut Parse<'_>, line: &[u8], too_long: bool) -> Outcome {
+    fn reply(&mut self, turn: &mut Turn<'_, '_>, line: &[u8], too_long: bool) -> Outcome {
         let (code, text) = line::reply(line, self.within);
-        let id = match self.whose(cx) {
+        let id = match self.whose(turn) {
             Ok(id) => id,
             Err(outcome) => return outcome,
         };
-        let (room, limit) = (room(cx), cx.config.ftp.max_line as usize);
-        let Some(tx) = self.get(id) else { return Outcome::Failed };
-        if !tx.add_reply(code.map(|c| c.digits), text, limit, room) {
+        let room = room(turn.cx);
+        let Some((tx, cx)) = turn.tx_and_parse(id) else { return Outcome::Failed };
+        tx.base.advance(Direction::ToClient, super::BEGUN);
+        tx.touch(Direction::ToClient);
+        if !tx.content.add_reply(code.map(|c| c.digits), text, cx.config.ftp.max_line as usize, room) {
             cx.shared.counters.ftp_memcap += 1;
         }
         if too_long {
-            tx.reply_truncated = true;
-            tx.event(Event::ResponseTooLong, Direction::ToClient);
+            tx.content.reply_truncated = true;
+            event(tx, Event::ResponseTooLong, Direction::ToClient);
         }
-        tx.count(&mut cx.shared.counters.ftp_memory);
+        tx.content.count(&mut cx.shared.counters.ftp_memory);
         let Some(code) = code else {
             self.loose |= !self.within;
             return Outcome::More;
@@ -231,54 +277,45 @@ impl FtpParser {
             return Outcome::More;
         }
         self.open += 1;
-        let outcome = self.answered(cx, id, code.digits, text);
-        if let Some(tx) = self.get(id) {
-            tx.complete();
-        }
-        outcome
+        complete(tx);
+        self.answered(cx, &mut tx.content, code.digits, text)
     }
 
     /// The transaction of a server line; creates one if no command waits for a reply.
-    fn whose(&mut self, cx: &mut Parse<'_>) -> Result<u64, Outcome> {
-        self.skip_freed();
-        if self.open < self.txs.next() {
+    fn whose(&mut self, turn: &mut Turn<'_, '_>) -> Result<u64, Outcome> {
+        self.skip_freed(turn);
+        if self.open < turn.next_id() {
             return Ok(self.open);
         }
-        self.has_room(cx)?;
-        let id = self.make();
-        if let Some(tx) = self.get(id) {
-            tx.base.one_sided(Direction::ToServer, super::COMPLETE);
-        }
-        Ok(id)
+        Self::has_room(turn)?;
+        let tx = turn.open(FtpTx::default());
+        tx.only(Direction::ToClient);
+        Ok(tx.base.id)
     }
 
     /// The client sent a command: ends a transaction with lines that are not a reply. The result does not depend on the
     /// segmentation of the stream.
-    fn end_loose(&mut self) {
+    fn end_loose(&mut self, turn: &mut Turn<'_, '_>) {
         if std::mem::take(&mut self.loose) {
-            let id = self.open;
-            self.open += 1;
-            if let Some(tx) = self.get(id) {
-                tx.complete();
+            if let Some(tx) = turn.tx(self.open) {
+                complete(tx);
             }
+            self.open += 1;
         }
     }
 
     /// Handles the final reply to a command.
-    fn answered(&mut self, cx: &mut Parse<'_>, id: u64, code: [u8; 3], text: &[u8]) -> Outcome {
-        let Some(tx) = self.get(id) else { return Outcome::More };
-        let verb = tx.verb;
+    fn answered(&mut self, cx: &mut Parse<'_>, tx: &mut FtpTx, code: [u8; 3], text: &[u8]) -> Outcome {
         let refused = matches!(code[0], b'4' | b'5');
-        match verb {
+        match tx.verb {
             Verb::Passive | Verb::ExtendedPassive => {
-                let port = match (verb, &code) {
+                tx.port = match (tx.verb, &code) {
                     (Verb::Passive, b"227") => address::passive(text),
                     (Verb::ExtendedPassive, b"229") => address::extended_passive(text),
                     _ => None,
                 };
-                tx.port = port;
-                if port.is_some() {
-                    self.agreed(cx, port, false);
+                if tx.port.is_some() {
+                    self.agreed(cx, tx.port, false);
                 }
             }
             Verb::Port | Verb::ExtendedPort if refused => self.agreed(cx, None, true),
@@ -317,78 +354,14 @@ fn room(cx: &Parse<'_>) -> Room {
     Room { used: cx.shared.counters.ftp_memory, memcap: cx.config.ftp.memcap }
 }
 
-impl Parser for FtpParser {
-    /// Like Suricata, do not inspect each message of the raw stream at once.
-    fn is_prompt(&self) -> bool {
-        false
-    }
+/// Adds an event, for rules of one direction.
+fn event(tx: &mut Tx<FtpTx>, event: Event, dir: Direction) {
+    tx.base.events.add(event as u8);
+    tx.touch(dir);
+}
 
-    fn proto(&self) -> AppProto {
-        AppProto::Ftp
-    }
-
-    fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
-        let limit = (cx.config.ftp.max_line as usize).max(1);
-        let mut at = 0;
-        while let Some(rest) = data.get(at..).filter(|r| !r.is_empty()) {
-            if self.side(dir).skip {
-                let end = memchr::memchr(b'\n', rest);
-                self.side(dir).skip = end.is_none();
-                at += end.map_or(rest.len(), |i| i + 1);
-                continue;
-            }
-            let (line, used, too_long) = match line::next(rest, &mut self.side(dir).scan, limit) {
-                Line::More => break,
-                Line::Whole(line, used) => (line, used, false),
-                Line::TooLong(line) => (line, line.len(), true),
-            };
-            let side = self.side(dir);
-            (side.scan, side.skip) = (0, too_long);
-            at += used;
-            let outcome = self.line(cx, dir, line, too_long);
-            if outcome == Outcome::Full {
-                // The line comes again.
-                self.side(dir).skip = false;
-                return Parsed { consumed: at - used, outcome };
-            }
-            if outcome != Outcome::More {
-                return Parsed { consumed: at, outcome };
-            }
-        }
-        if cx.end && dir == Direction::ToClient {
-            // The remaining commands will get no reply.
-            let mut from = self.open;
-            while let Some(id) = self.txs.next_id(from) {
-                from = id + 1;
-                if let Some(tx) = self.get(id) {
-                    tx.complete();
-                }
-            }
-            self.open = self.txs.next();
-        }
-        // As in Suricata, a line without its end is ignored.
-        Parsed::used(if cx.end { data.len() } else { at })
-    }
-
-    /// A gap makes the line around it unusable.
-    fn gap(&mut self, _: &mut Parse<'_>, dir: Direction, _: u64) -> Outcome {
-        let side = self.side(dir);
-        (side.scan, side.skip) = (0, true);
-        if dir == Direction::ToClient {
-            self.within = true;
-        }
-        Outcome::More
-    }
-
-    fn memory(&mut self) -> u64 {
-        self.txs.memory()
-    }
-
-    transactions_in_list!();
-
-    fn free_tx(&mut self, shared: &mut Shared, id: u64) {
-        if let Some(mut tx) = self.txs.remove(id) {
-            tx.uncount(&mut shared.counters.ftp_memory);
-        }
-    }
+/// Completes a transaction.
+fn complete(tx: &mut Tx<FtpTx>) {
+    tx.finish(Direction::ToServer);
+    tx.finish(Direction::ToClient);
 }

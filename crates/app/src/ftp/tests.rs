@@ -9,10 +9,11 @@ use margay_packet::Time;
 
 use super::events::Event;
 use super::*;
+use crate::config::AppConfig;
 use crate::expect::Awaited;
 use crate::file::FileState;
 use crate::ftp_data::{Command, Transfer};
-use crate::{AppLogOptions, AppSession, LogFor, Outcome, Parse, Shared, Transaction};
+use crate::{AppLogOptions, AppSession, LogFor, Outcome, Parse, Parser, Shared, Transaction};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const SERVER: [u8; 4] = [198, 51, 100, 1];
@@ -29,7 +30,7 @@ impl Talk {
     fn new(config: Config) -> Talk {
         let config = AppConfig { ftp: config, ..AppConfig::default() };
         let flow = FlowCore::new(7, 6, (IpAddr::from(CLIENT), 40_000), (IpAddr::from(SERVER), 21), Time(0));
-        let parser = parser(&config, &flow);
+        let parser = (PROTOCOL.parser)(&config, &flow);
         Talk { config, shared: Shared::default(), flow, parser, outcome: Outcome::More }
     }
 
@@ -298,6 +299,17 @@ fn the_end() {
     assert!(t.log(0).contains(r#""reply":["/"]"#));
     assert_eq!((t.parser.txs().count(), [0, 1].map(|i| t.tx(i).base().progress)), (2, [[2, 2]; 2]));
     assert_eq!([0, 1].map(|i| t.tx(i).number(REPLY_RECEIVED, ToClient, 0)), [Some(1), Some(0)]);
+}
+
+/// A client may go on behind the end of a server whose last lines were not a reply: its commands count from there.
+#[test]
+fn commands_after_the_server_ended() {
+    let mut t = Talk::new(Config { max_tx: 2, ..Config::default() });
+    t.say(ToServer, "USER a\r\n");
+    t.feed(ToClient, ":x NOTICE\r\n", true);
+    t.say(ToServer, "PWD\r\nPWD\r\nPWD\r\n");
+    assert_eq!((t.outcome, t.parser.txs()), (Outcome::Failed, 0..3));
+    assert!(t.tx(1).base().events.has(Event::TooManyTransactions as u8));
 }
 
 #[test]

@@ -4,13 +4,12 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
-use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::conversation::Content;
+use crate::tx::{Found, LogFor, TxBase};
 
-use super::events::Event;
 use super::parser::Verb;
 use super::{
-    ACTIVE, BEGUN, BOUNCE, COMMAND, COMMAND_DATA, COMPLETE, COMPLETION_CODE, DYNAMIC_PORT, MODE, PASSIVE, REPLY,
-    REPLY_RECEIVED,
+    ACTIVE, BOUNCE, COMMAND, COMMAND_DATA, COMPLETION_CODE, DYNAMIC_PORT, MODE, PASSIVE, REPLY, REPLY_RECEIVED,
 };
 
 /// The limit of reply lines in a transaction; further ones are dropped, and the reply is truncated.
@@ -22,10 +21,9 @@ const LINE: usize = size_of::<Vec<u8>>() + size_of::<[u8; 3]>();
 /// Bytes of a command's name that are kept even above the memory limit.
 const NAME_MIN: usize = 8;
 
-/// A transaction of FTP.
+/// The protocol's part of a transaction.
 #[derive(Debug, Default)]
-pub struct FtpTx {
-    pub(super) base: TxBase,
+pub(super) struct FtpTx {
     /// The command in capitals; empty for an unknown command, or if the server sent data on its own.
     pub(super) command: Vec<u8>,
     /// The command's meaning for the parser.
@@ -46,9 +44,9 @@ pub struct FtpTx {
     pub(super) bounce: bool,
     /// Whether a reply came.
     pub(super) answered: bool,
-    reply_bytes: usize,
+    pub(super) reply_bytes: usize,
     /// Memory at the last count.
-    counted: u64,
+    pub(super) counted: u64,
 }
 
 /// The memory that is left.
@@ -66,15 +64,6 @@ impl Room {
 }
 
 impl FtpTx {
-    pub(super) fn new(id: u64) -> Self {
-        FtpTx { base: TxBase { id, ..TxBase::default() }, ..FtpTx::default() }
-    }
-
-    pub(super) fn event(&mut self, event: Event, dir: Direction) {
-        self.base.events.add(event as u8);
-        self.base.touch(dir);
-    }
-
     /// Stores the command. Returns whether there was memory for it.
     pub(super) fn set_command(&mut self, name: &[u8], data: &[u8], room: Room) -> bool {
         let fits = room.fits(name.len() + data.len());
@@ -85,15 +74,12 @@ impl FtpTx {
         } else {
             self.command_truncated = true;
         }
-        self.base.advance(Direction::ToServer, BEGUN);
         fits
     }
 
     /// Stores a reply line, up to `limit` bytes. Returns whether there was memory for it.
     pub(super) fn add_reply(&mut self, code: Option<[u8; 3]>, text: &[u8], limit: usize, room: Room) -> bool {
         self.answered = true;
-        self.base.advance(Direction::ToClient, BEGUN);
-        self.base.touch(Direction::ToClient);
         let fits = room.fits(text.len() + LINE);
         if !fits || self.lines() >= LINES_MAX || self.reply_bytes + text.len() > limit.max(BYTES_MAX) {
             self.reply_truncated = true;
@@ -111,13 +97,6 @@ impl FtpTx {
         self.codes.len().max(self.replies.len())
     }
 
-    /// Completes the transaction.
-    pub(super) fn complete(&mut self) {
-        for dir in [Direction::ToServer, Direction::ToClient] {
-            self.base.advance(dir, COMPLETE);
-        }
-    }
-
     /// Updates the memory count of its texts.
     pub(super) fn count(&mut self, total: &mut u64) {
         let now = (self.command.len() + self.data.len() + self.reply_bytes + self.lines() * LINE) as u64;
@@ -131,23 +110,15 @@ impl FtpTx {
     }
 }
 
-impl Transaction for FtpTx {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
-
+impl Content for FtpTx {
     fn counted(&self) -> u64 {
         self.counted
-    }
-
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
     }
 
     fn held(&self) -> u64 {
         let replies: usize = self.replies.capacity() * size_of::<Vec<u8>>() + self.reply_bytes;
         let codes = self.codes.capacity() * size_of::<[u8; 3]>();
-        self.base.held() + (self.command.capacity() + self.data.capacity() + replies + codes) as u64
+        (self.command.capacity() + self.data.capacity() + replies + codes) as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, _: &'a mut Vec<u8>) -> Option<Found<'a>> {
@@ -177,9 +148,7 @@ impl Transaction for FtpTx {
         }
     }
 
-    fn inspected(&mut self, _: Direction) {}
-
-    fn log(&self, json: &mut Json, _: &AppLogOptions, what: LogFor) {
+    fn log(&self, _: &TxBase, json: &mut Json, _: &AppLogOptions, what: LogFor) {
         if what != LogFor::File {
             super::log::log(self, json);
         }

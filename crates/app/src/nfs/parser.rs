@@ -20,7 +20,7 @@ use crate::cache::{Cache, Holds};
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Piece, Resume, Turn, Tx};
 use crate::file::track::{Budget, FileCx, Odd, Place};
-use crate::parser::Outcome;
+use crate::parser::{Outcome, Shared};
 use crate::proto::AppProto;
 use crate::tx::TxBase;
 
@@ -241,7 +241,7 @@ impl Conversation for Nfs {
         self.max_txs
     }
 
-    fn freed(&mut self, tx: &mut Tx<Exchange>) {
+    fn freed(&mut self, _shared: &mut Shared, tx: &mut Tx<Exchange>) {
         let Some(mut transfer) = tx.content.transfer.take() else { return };
         transfer.track.discard(&mut self.budgets[transfer.dir.index()]);
         let key = (transfer.dir, transfer.handle);

@@ -5,7 +5,7 @@ use margay_flow::{Direction, FlowCore, FlowState};
 use crate::config::AppConfig;
 use crate::conversation::{Conversation, Framing, Limit, Piece, Tx};
 use crate::mime::Status;
-use crate::parser::Outcome;
+use crate::parser::{Outcome, Shared};
 use crate::proto::AppProto;
 
 use super::command::Command;
@@ -173,7 +173,7 @@ impl Conversation for Smtp {
         self.max_txs
     }
 
-    fn freed(&mut self, tx: &mut Tx<SmtpTx>) {
+    fn freed(&mut self, _shared: &mut Shared, tx: &mut Tx<SmtpTx>) {
         if self.open == Some(tx.base.id) {
             self.open = None;
         }
