@@ -4,10 +4,12 @@
 mod process;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use process::{folder, root};
 use serde_json::Value;
@@ -649,5 +651,38 @@ fn a_request_behind_the_depth() {
         let o = command_with(&dir, &capture, rules, options).output().expect("the engine starts");
         assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
         assert_eq!(events(&dir, "alert").len(), found, "{name}");
+    }
+}
+
+/// Padding hides nothing in a compressed body either; if it grows beyond all proportion, that is an event.
+#[test]
+fn arguments_of_a_long_compressed_body() {
+    let rules = r#"
+alert http any any -> any any (msg:"needle"; http.arg; content:"needle"; bsize:6; sid:101;)
+alert http any any -> any any (msg:"bomb"; flow:to_server; app-layer-event:http.compression_bomb; sid:102;)
+"#;
+    // One in two megabytes compresses well, the other to a thousandth.
+    let log: String =
+        (0u32..90_000).map(|i| format!("a{}=GET /{}&", i % 7, i.wrapping_mul(2_654_435_761) >> 12)).collect();
+    let runs = [("log", format!("{log}b=needle"), 101), ("bomb", format!("a={}&b=needle", "x".repeat(2_000_000)), 102)];
+    for (name, body, sid) in runs {
+        assert!(body.len() > 1 << 20, "{}", body.len());
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(body.as_bytes()).expect("memory");
+        let packed = encoder.finish().expect("memory");
+        let head = format!(
+            "POST /p HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Encoding: gzip\r\n\
+             Content-Length: {}\r\n\r\n",
+            packed.len()
+        );
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        let dir = folder(&format!("http-long-packed-{name}"));
+        let mut capture = Capture::new();
+        let turns = [(false, head.as_bytes()), (false, &packed[..]), (true, answer)];
+        capture.connection(40_000, &turns, &mut || 1460);
+        let o = command_with(&dir, &capture, rules, &["--simulate-ips"]).output().expect("the engine starts");
+        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        let found: Vec<_> = events(&dir, "alert").iter().filter_map(|a| a["alert"]["signature_id"].as_u64()).collect();
+        assert_eq!(found, [sid], "{name}");
     }
 }

@@ -79,7 +79,13 @@ pub(crate) struct Body {
     /// Anomalies, until the transaction takes them.
     pub events: RareVec<Event>,
     opened: bool,
+    /// It grew beyond all proportion: the rest is not decoded.
+    bomb: bool,
 }
+
+/// Beyond `compression-bomb-limit`, the most decoded bytes for each one received in which rules look for arguments. Logs, which
+/// compress best, reach half of it.
+const ARGUMENTS_RATIO: u64 = 64;
 
 /// The context for handling bodies.
 #[derive(Debug)]
@@ -203,8 +209,9 @@ impl Body {
         }
     }
 
-    /// Whether to decode more of a compressed body: for rules up to their limit, for a file to its end. Past both, decoding
-    /// continues only to detect a bomb, up to `compression-bomb-limit`, or less if the expansion already shows one.
+    /// Whether to decode more of a compressed body: for rules up to their limit, for a file to its end, for arguments unless it
+    /// grows beyond all proportion, which is a bomb too, because padding would hide the rest. Past these, decoding continues only
+    /// to detect a bomb, up to `compression-bomb-limit`, or less if the expansion already shows one.
     fn wants_more(&mut self, cx: &BodyCx<'_>, files: &Files, dir: Direction) -> bool {
         let file = self.multipart.is_some() || (self.opened && files.is_open(dir));
         if file || !self.limited {
@@ -214,7 +221,15 @@ impl Body {
             self.happened(Some(Event::Bomb));
             return false;
         }
-        self.decoded <= cx.server.decompress.bomb
+        if self.decoded <= cx.server.decompress.bomb {
+            return true;
+        }
+        if self.arguments.is_none() || self.bomb {
+            return false;
+        }
+        self.bomb = self.decoded > self.transferred.saturating_mul(ARGUMENTS_RATIO);
+        self.happened(Some(Event::Bomb).filter(|_| self.bomb));
+        !self.bomb
     }
 
     fn out(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, piece: &[u8]) {
