@@ -176,6 +176,8 @@ pub struct Config {
     /// `stream-depth`: the bytes of a direction that are parsed, 0 for all. `None` is `auto`: all in inline mode, so that a long
     /// upload hides no later request; else as `stream.reassembly.depth` says.
     pub stream_depth: Option<u64>,
+    /// `stream.bypass`: flows are bypassed at `stream.reassembly.depth`, so `auto` keeps to it.
+    pub follows_stream: bool,
     /// `http-body-inline`: inspect bodies as packets arrive. `None` is `auto`: in inline mode only.
     pub body_inline: Option<bool>,
 }
@@ -183,7 +185,7 @@ pub struct Config {
 impl Config {
     /// The bytes of a direction that are parsed, 0 for all; `None` as `stream.reassembly.depth` says.
     pub(crate) fn depth(&self, inline: bool) -> Option<u64> {
-        self.stream_depth.or(inline.then_some(0))
+        self.stream_depth.or((inline && !self.follows_stream).then_some(0))
     }
 
     /// The settings for a server.

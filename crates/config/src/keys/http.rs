@@ -11,7 +11,7 @@ const PERSONALITIES: &[&str] =
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     size("app-layer.protocols.http.memcap", "0", "Memory for bodies and headers; 0 is no limit."),
-    size("app-layer.protocols.http.stream-depth", "auto", "Bytes of a stream to follow, whatever `stream.reassembly.depth` says; 0 is all. `auto`: all when inline, so that a long upload hides no later request, else `stream.reassembly.depth`.").like("0").shown_by("margay/tests/http.rs::a_request_behind_the_depth"),
+    size("app-layer.protocols.http.stream-depth", "auto", "Bytes of a stream to follow, whatever `stream.reassembly.depth` says; 0 is all. `auto`: all when inline without `stream.bypass`, so that a long upload hides no later request, else `stream.reassembly.depth`.").like("0").shown_by("margay/tests/http.rs::a_request_behind_the_depth"),
     number("app-layer.protocols.http.arguments.max-count", "65535", (1, 65535), "names and values", "Arguments that a request has at once (`http.arg`); requests with more count in `http.arguments_limit`."),
     size("app-layer.protocols.http.arguments.max-size", "128kb", "Bytes of arguments that a request has at once, up to 64mb. A long body is inspected in windows of a quarter of it, and of at most 32kb."),
     size("app-layer.protocols.http.byterange.memcap", "100mb", "Memory for files fetched in ranges."),

@@ -42,12 +42,14 @@ pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
 }
 
 fn http(config: &Config) -> Result<HttpConfig, ConfigError> {
+    let follows_stream = config.bool("stream.bypass")?.unwrap_or(false);
     let Some(node) = config.node(HTTP) else {
-        return Ok(HttpConfig { default: servers_default(), ..Default::default() });
+        return Ok(HttpConfig { default: servers_default(), follows_stream, ..Default::default() });
     };
     let mut http =
         HttpConfig { default: servers_default(), memcap: node.size("memcap")?.unwrap_or(0), ..HttpConfig::default() };
     http.stream_depth = if node.get("stream-depth") == Some("auto") { None } else { node.size("stream-depth")? };
+    http.follows_stream = follows_stream;
     if let Some(n) = node.node("libhtp.default-config") {
         server(n, &mut http.default)?;
         http.body_inline = body_inline(n)?;
