@@ -256,15 +256,12 @@ impl Args {
                 let text = rest.get(..end).unwrap_or(rest).trim_ascii();
                 self.add(|out| entities(text, out));
                 at += end;
-            } else if let Some(text) = rest.strip_prefix(b"<![CDATA[") {
-                let end = memchr::memmem::find(text, b"]]>").unwrap_or(text.len());
-                self.add(|out| out.extend_from_slice(text.get(..end).unwrap_or(text)));
-                at += end + 12;
-            } else if let Some(text) = rest.strip_prefix(b"<!--") {
-                // A quote in a comment opens nothing.
-                let end = memchr::memmem::find(text, b"-->").unwrap_or(text.len());
-                self.add(|out| out.extend_from_slice(text.get(..end).unwrap_or(text)));
-                at += end + 7;
+            } else if let Some((text, len)) =
+                between(rest, b"<![CDATA[", b"]]>").or_else(|| between(rest, b"<!--", b"-->"))
+            {
+                // A quote opens nothing there.
+                self.add(|out| out.extend_from_slice(text));
+                at += len;
             } else if rest.starts_with(b"<?") {
                 // Nor does one in an instruction.
                 let end = memchr::memmem::find(rest, b"?>").map_or(rest.len(), |i| i + 2);
@@ -344,9 +341,7 @@ const fn is_name(b: u8) -> bool {
 
 /// Appends the JSON string that begins at `at`, after its opening quote. Returns the offset after its closing quote.
 fn json_string(data: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
-    let hex = |at: usize| -> Option<u32> {
-        data.get(at..at + 4)?.iter().try_fold(0, |n, &b| Some(n << 4 | char::from(b).to_digit(16)?))
-    };
+    let hex = |at: usize| decode::hex(data, at, 4);
     while let Some(&b) = data.get(at) {
         at += 1;
         match b {
@@ -380,6 +375,15 @@ fn json_string(data: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
         }
     }
     at
+}
+
+/// The text between two marks, of which the first is at the beginning, and the length with both; without the second, all.
+fn between<'a>(data: &'a [u8], open: &[u8], close: &[u8]) -> Option<(&'a [u8], usize)> {
+    let text = data.strip_prefix(open)?;
+    Some(match memchr::memmem::find(text, close) {
+        Some(end) => (text.get(..end).unwrap_or(text), open.len() + end + close.len()),
+        None => (text, data.len()),
+    })
 }
 
 /// Appends text with its entities resolved.

@@ -108,41 +108,43 @@ impl Body {
             }
         };
         let overlap = data.len() - self.window.min(data.len()) / 32;
-        // The first byte that is left to the next window.
-        let border = |at: Option<usize>| match at {
-            _ if last => data.len(),
-            Some(at) if at > data.len() / 2 => at,
-            _ => overlap,
+        // What this window reads, and where the next one begins: at a border in the second half, or else, in a value that is cut,
+        // before the end.
+        let border = |at: Option<usize>| match at.filter(|&at| at > data.len() / 2) {
+            _ if last => (data, data.len()),
+            Some(at) => (data.get(..at).unwrap_or(data), at),
+            None => (data, overlap),
         };
+        let behind_pair = || memchr::memrchr(b'&', data).map(|at| at + 1);
         match kind {
             Kind::Opaque => data.len(),
             Kind::Multipart => multipart::read(&self.delimiters, data, last, overlap, &mut self.inside, args),
             Kind::Form => {
-                let end = border(memchr::memrchr(b'&', data).map(|at| at + 1));
-                // A value that is cut is read up to the end.
-                args.form(if end == overlap { data } else { data.get(..end).unwrap_or(data) });
-                end
+                let (now, next) = border(behind_pair());
+                args.form(now);
+                next
             }
             Kind::Json { form, text } => {
-                let (end, inside) = if last { (data.len(), false) } else { json_border(data, self.in_string, overlap) };
-                args.json_from(if inside { data } else { data.get(..end).unwrap_or(data) }, self.in_string);
-                self.in_string = inside;
+                let at = json_border(data, self.in_string);
+                let (now, next) = border(at);
+                args.json_from(now, self.in_string);
+                self.in_string = at.is_none();
                 if form {
                     args.form(data);
                 }
                 if text {
                     args.text(data);
                 }
-                end
+                next
             }
             Kind::Xml => {
-                let end = border(memchr::memrchr(b'<', data));
-                args.xml(if end == overlap { data } else { data.get(..end).unwrap_or(data) });
-                end
+                let (now, next) = border(memchr::memrchr(b'<', data));
+                args.xml(now);
+                next
             }
             Kind::Strings => {
                 strings(data, |text| args.text(text));
-                border(None)
+                border(None).1
             }
             Kind::Base64Strings => {
                 let end = if last { data.len() } else { data.len() / 4 * 4 };
@@ -158,11 +160,11 @@ impl Body {
                     all.push(b'\n');
                 });
                 args.add(|out| out.extend_from_slice(&all));
-                border(None)
+                border(None).1
             }
             Kind::Packed => {
-                let end = border(memchr::memrchr(b'&', data).map(|at| at + 1));
-                for pair in data.get(..end).unwrap_or(data).split(|&b| b == b'&') {
+                let (now, next) = border(behind_pair());
+                for pair in now.split(|&b| b == b'&') {
                     if is_packed(pair) {
                         let printable = pair.split(|&b| !matches!(b, 0x20..=0x7e));
                         printable.filter(|text| text.len() >= PACKED_MIN).for_each(|text| args.form(text));
@@ -170,14 +172,15 @@ impl Body {
                         args.form(pair);
                     }
                 }
-                end
+                next
             }
             Kind::Text { form } => {
                 args.add(|out| out.extend_from_slice(data));
                 if form {
                     args.form(data);
                 }
-                border(memchr::memrchr(b'\n', data).map(|at| at + 1))
+                // A value may span lines, so all of the window is read.
+                border(memchr::memrchr(b'\n', data).map(|at| at + 1)).1
             }
         }
     }
@@ -240,13 +243,13 @@ fn strings(data: &[u8], mut found: impl FnMut(&[u8])) {
     }
 }
 
-/// Where a window of JSON ends: behind its last string, or within a long one.
-fn json_border(data: &[u8], mut in_string: bool, overlap: usize) -> (usize, bool) {
+/// Where a window of JSON ends: before a string that is cut off, or at the end of the data. `None` if it is in a long string.
+fn json_border(data: &[u8], mut in_string: bool) -> Option<usize> {
     let mut at = 0;
     loop {
         if !in_string {
             match data.get(at..).and_then(|d| memchr::memchr(b'"', d)) {
-                None => return (data.len(), false),
+                None => return Some(data.len()),
                 Some(quote) => at += quote + 1,
             }
         }
@@ -256,8 +259,7 @@ fn json_border(data: &[u8], mut in_string: bool, overlap: usize) -> (usize, bool
                 Some(b'"') => break,
                 Some(b'\\') => at += 2,
                 Some(_) => at += 1,
-                None if !in_string && begun > data.len() / 2 => return (begun - 1, false),
-                None => return (overlap, true),
+                None => return begun.checked_sub(1).filter(|&quote| !in_string && quote > data.len() / 2),
             }
         }
         at += 1;

@@ -86,17 +86,9 @@ pub(crate) fn read(
     hits.sort_unstable_by_key(|&(at, end)| (at, std::cmp::Reverse(end)));
     hits.dedup_by_key(|hit| hit.0);
     let first = hits.first().map_or(data.len(), |hit| hit.0);
-    let longest = delimiters.iter().map(Vec::len).max().unwrap_or(0) + 4;
     let before = data.get(..first).unwrap_or(data);
     if *inside != Inside::File {
         args.text(if first < data.len() { line_end(before) } else { before });
-    }
-    if hits.is_empty() {
-        return match inside {
-            _ if last => data.len(),
-            Inside::Value => overlap,
-            _ => data.len().saturating_sub(longest),
-        };
     }
     for (i, &(at, begin)) in hits.iter().enumerate() {
         let next = hits.get(i + 1).map(|hit| hit.0);
@@ -112,7 +104,8 @@ pub(crate) fn read(
     match inside {
         _ if last => data.len(),
         Inside::Value => overlap,
-        _ => data.len().saturating_sub(longest),
+        // The next delimiter may be cut.
+        _ => data.len().saturating_sub(delimiters.iter().map(Vec::len).max().unwrap_or(0) + 4),
     }
 }
 

@@ -69,6 +69,11 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
         self.txs.next()
     }
 
+    /// The first transaction from this number on that is not freed; if there is none, the number of the next one.
+    pub fn kept_from(&self, id: u64) -> u64 {
+        self.txs.next_id(id).unwrap_or(self.txs.next())
+    }
+
     /// How many transactions are not freed.
     pub fn count(&self) -> usize {
         self.txs.len()

@@ -194,9 +194,7 @@ impl Ftp {
 
     /// Moves [`Ftp::open`] past transactions that were freed before their reply came.
     fn skip_freed(&mut self, turn: &Turn<'_, '_>) {
-        while self.open < turn.next_id() && turn.peek(self.open).is_none() {
-            self.open += 1;
-        }
+        self.open = turn.kept_from(self.open);
     }
 
     /// Handles a line of the client.

@@ -79,8 +79,6 @@ pub(crate) struct Body {
     /// Anomalies, until the transaction takes them.
     pub events: RareVec<Event>,
     opened: bool,
-    /// It grew beyond all proportion: the rest is not decoded.
-    bomb: bool,
 }
 
 /// Beyond `compression-bomb-limit`, the most decoded bytes for each one received in which rules look for arguments. Logs, which
@@ -217,19 +215,13 @@ impl Body {
         if file || !self.limited {
             return true;
         }
-        if self.decoded > self.transferred.saturating_mul(BOMB_RATIO) {
+        let (within, arguments) = (self.decoded <= cx.server.decompress.bomb, self.arguments.is_some());
+        let ratio = if arguments && !within { ARGUMENTS_RATIO } else { BOMB_RATIO };
+        if self.decoded > self.transferred.saturating_mul(ratio) {
             self.happened(Some(Event::Bomb));
             return false;
         }
-        if self.decoded <= cx.server.decompress.bomb {
-            return true;
-        }
-        if self.arguments.is_none() || self.bomb {
-            return false;
-        }
-        self.bomb = self.decoded > self.transferred.saturating_mul(ARGUMENTS_RATIO);
-        self.happened(Some(Event::Bomb).filter(|_| self.bomb));
-        !self.bomb
+        within || arguments
     }
 
     fn out(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction, piece: &[u8]) {

@@ -126,7 +126,7 @@ fn banners() {
     }
 }
 
-/// What cannot become a banner fails at once, without its line end.
+/// The parser refuses a line that cannot become a banner at its first wrong byte, before the line ends.
 #[test]
 fn a_banner_is_refused_early() {
     let mut t = talk(HASSH);
