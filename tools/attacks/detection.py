@@ -42,16 +42,28 @@ def judged_text(wire):
             c.say(0, post(b'application/x-www-form-urlencoded', body))
 
 
-@attack('relative-contents', caps=STREAM, rules='''
+RELATIVE = '''
 alert tcp any any -> any 9999 (msg:"three"; content:"aa"; content:"ab"; distance:0; content:"ac"; distance:0; content:"zz"; distance:0; sid:1;)
 alert tcp any any -> any 9999 (msg:"jump"; content:"aa"; byte_jump:1,0,relative; content:"ab"; within:400; content:"zz"; within:9; sid:2;)
-''')
+'''
+
+
+@attack('relative-contents', caps=STREAM, rules=RELATIVE)
 def relative_contents(wire):
     """data in which contents that follow each other are found everywhere but for the last"""
     while not wire.full:
         c = wire.connect(9999)
         for _ in range(20):
             c.say(0, b'aaabac' * 230)
+
+
+@attack('relative-places', caps=STREAM, rules=RELATIVE)
+def relative_places(wire):
+    """data in which contents that follow each other are found everywhere, and the last one before them"""
+    while not wire.full:
+        c = wire.connect(9999)
+        for _ in range(20):
+            c.say(0, b'zz' + b'aaabac' * 230)
 
 
 @attack('patterns-everywhere', caps=STREAM)

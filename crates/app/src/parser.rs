@@ -271,6 +271,32 @@ pub trait Parser: Debug + Send {
         Some((id, self.tx_mut(id)?))
     }
 
+    /// Visits the transactions of [`Parser::next_awake`] in order. Those for which `f` returns true rest ([`Parser::rest_tx`]).
+    fn visit_awake(&mut self, f: &mut dyn FnMut(u64, &mut dyn Transaction) -> bool) {
+        let mut from = 0;
+        while let Some((id, tx)) = self.next_awake_mut(from) {
+            from = id + 1;
+            if f(id, tx) {
+                self.rest_tx(id);
+            }
+        }
+    }
+
+    /// The first transaction number from `from` on without the progress `complete` in a direction, or one past the latest. The
+    /// flag says whether a message of the direction, not one of the other, is before it.
+    fn past_complete(&self, from: u64, dir: Direction, complete: u8) -> (u64, bool) {
+        let (end, mut next, mut any) = (self.txs().end, from, false);
+        while next < end {
+            let tx = self.tx(next).map(Transaction::base);
+            if tx.is_some_and(|tx| tx.progress[dir.index()] < complete) {
+                break;
+            }
+            any |= tx.is_none_or(|tx| tx.only != Some(dir.reverse()));
+            next += 1;
+        }
+        (next, any)
+    }
+
     /// Skips a transaction in [`Parser::next_awake`] until the parser changes it.
     fn rest_tx(&mut self, _id: u64) {}
 

@@ -7,13 +7,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use margay_flow::Direction;
+
 use crate::tx::Transaction;
 
 /// The number of transactions for which an empty list keeps memory: what the first one reserves.
 const FEW: usize = 4;
-
-/// No transaction has this number.
-const NO_TX: u64 = u64::MAX;
 
 /// A transaction.
 #[derive(Debug)]
@@ -21,6 +20,10 @@ struct Entry<T> {
     id: u64,
     /// Memory at the last count.
     counted: u64,
+    /// It may have changed since [`TxList::rest`].
+    awake: bool,
+    /// It may have changed since its memory was counted.
+    touched: bool,
     tx: Box<T>,
 }
 
@@ -31,15 +34,14 @@ pub(crate) struct TxList<T> {
     entries: VecDeque<Entry<T>>,
     /// The number of the next transaction.
     next: u64,
-    /// Sorted numbers of transactions that may have changed since [`TxList::rest`].
-    awake: VecDeque<u64>,
-    /// Numbers of transactions that may have changed since their memory was counted, with duplicates and freed ones.
+    /// Sorted numbers of transactions that were awake, without those of `woken`. Some may rest or be freed since.
+    awake: Vec<u64>,
+    /// Numbers of those that woke out of order, until the next visit.
+    woken: Vec<u64>,
+    /// Numbers of transactions that were touched. Some may be freed since.
     touched: Vec<u64>,
     /// Total memory at the last count.
     memory: u64,
-    /// The transactions that the parser asked for last, which are both awake and touched, so that it gets them at once: those
-    /// that it works on in each direction.
-    current: [u64; 2],
 }
 
 impl<T> Default for TxList<T> {
@@ -47,10 +49,10 @@ impl<T> Default for TxList<T> {
         TxList {
             entries: VecDeque::new(),
             next: 0,
-            awake: VecDeque::new(),
+            awake: Vec::new(),
+            woken: Vec::new(),
             touched: Vec::new(),
             memory: 0,
-            current: [NO_TX; 2],
         }
     }
 }
@@ -74,11 +76,26 @@ impl<T: Transaction + 'static> TxList<T> {
     /// Adds a transaction. `make` receives its number.
     pub(crate) fn push(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         let id = self.next;
+        self.add(Box::new(make(id)))
+    }
+
+    /// As [`TxList::push`], for a large transaction: it is made where it stays. `set` receives its number.
+    pub(crate) fn push_default(&mut self, set: impl FnOnce(u64, &mut T)) -> (u64, Option<&mut T>)
+    where
+        T: Default,
+    {
+        let mut tx = Box::<T>::default();
+        set(self.next, &mut tx);
+        let id = self.add(tx);
+        (id, self.entries.back_mut().map(|e| &mut *e.tx))
+    }
+
+    fn add(&mut self, tx: Box<T>) -> u64 {
+        let id = self.next;
         self.next += 1;
-        self.entries.push_back(Entry { id, counted: 0, tx: Box::new(make(id)) });
-        self.awake.push_back(id);
+        self.entries.push_back(Entry { id, counted: 0, awake: true, touched: true, tx });
+        self.awake.push(id);
         self.touched.push(id);
-        self.keep(id);
         id
     }
 
@@ -124,28 +141,30 @@ impl<T: Transaction + 'static> TxList<T> {
     /// The transaction with this number, for the parser: counts as a change.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        // A parser often asks for the same one several times in a row.
-        let [latest, other] = self.current;
-        if latest == id || other == id {
-            return self.look_mut(id);
-        }
-        self.touch(id)
-    }
-
-    /// Makes an awake and touched transaction one of the current ones.
-    const fn keep(&mut self, id: u64) {
-        self.current = [id, self.current[0]];
-    }
-
-    /// Finds a transaction and marks it as changed.
-    fn touch(&mut self, id: u64) -> Option<&mut T> {
         let i = self.place(id)?;
-        self.wake(id);
-        if self.touched.last() != Some(&id) {
-            self.touched.push(id);
+        let TxList { entries, awake, woken, touched, .. } = self;
+        let e = entries.get_mut(i)?;
+        if !e.touched {
+            e.touched = true;
+            touched.push(id);
         }
-        self.keep(id);
-        self.entries.get_mut(i).map(|e| &mut *e.tx)
+        if !e.awake {
+            e.awake = true;
+            wake(awake, woken, id);
+        }
+        Some(&mut e.tx)
+    }
+
+    /// As [`TxList::get_mut`], for a change that needs no memory.
+    pub(crate) fn wake_mut(&mut self, id: u64) -> Option<&mut T> {
+        let i = self.place(id)?;
+        let TxList { entries, awake, woken, .. } = self;
+        let e = entries.get_mut(i)?;
+        if !e.awake {
+            e.awake = true;
+            wake(awake, woken, id);
+        }
+        Some(&mut e.tx)
     }
 
     /// The transaction with this number, for detection and logging: does not count as a change.
@@ -167,81 +186,90 @@ impl<T: Transaction + 'static> TxList<T> {
         going_on.next().map_or(self.next, |e| e.id)
     }
 
+    /// See [`crate::Parser::past_complete`].
+    pub(crate) fn past_complete(&self, from: u64, dir: Direction, complete: u8) -> (u64, bool) {
+        let (mut next, mut any) = (from, false);
+        for e in self.entries.range(self.place_from(from)..) {
+            // Those in between were freed, so they were complete.
+            any |= e.id > next;
+            let base = e.tx.base();
+            if base.progress[dir.index()] < complete {
+                return (e.id, any);
+            }
+            any |= base.only != Some(dir.reverse());
+            next = e.id + 1;
+        }
+        (self.next.max(next), any | (self.next > next))
+    }
+
     /// The first number from `from` on whose transaction may have changed since [`TxList::rest`].
     pub(crate) fn next_awake(&self, from: u64) -> Option<u64> {
-        let (&first, &last) = (self.awake.front()?, self.awake.back()?);
-        if first >= from {
-            return Some(first);
-        }
-        if last < from {
-            return None;
-        }
-        // The usual case: consecutive numbers.
-        if self.awake_at(from).is_some() {
-            return Some(from);
-        }
-        self.awake.get(self.awake_from(from)).copied()
+        let is_awake = |id: u64| self.place(id).and_then(|i| self.entries.get(i)).is_some_and(|e| e.awake);
+        let start = self.awake.partition_point(|id| *id < from);
+        let sorted = self.awake.get(start..).unwrap_or_default().iter().copied().find(|id| is_awake(*id));
+        let woken = self.woken.iter().copied().filter(|id| *id >= from && is_awake(*id)).min();
+        sorted.into_iter().chain(woken).min()
     }
 
-    /// The index of a number in the list of changed ones, if that list is consecutive from its front or its back to there. Often
-    /// it is both: the oldest transactions end, and new ones begin.
-    #[inline]
-    fn awake_at(&self, id: u64) -> Option<usize> {
-        let (first, last) = (*self.awake.front()?, *self.awake.back()?);
-        let i = usize::try_from(id.checked_sub(first)?).ok()?;
-        if self.awake.get(i) == Some(&id) {
-            return Some(i);
-        }
-        let behind = usize::try_from(last.checked_sub(id)?).ok()?;
-        let i = (self.awake.len() - 1).checked_sub(behind)?;
-        (self.awake.get(i) == Some(&id)).then_some(i)
-    }
-
-    /// The index of the first changed one that is not below a number.
-    fn awake_from(&self, id: u64) -> usize {
-        // The usual case: the one that follows the oldest ones.
-        let after = self.awake.front().and_then(|first| usize::try_from(id.checked_sub(*first)?).ok());
-        if let Some(i) = after
-            && let Some(before) = i.checked_sub(1)
-            && self.awake.get(before) == id.checked_sub(1).as_ref()
-            && self.awake.get(i).is_none_or(|&next| next >= id)
-        {
-            return i;
-        }
-        self.awake.partition_point(|other| *other < id)
-    }
-
-    fn wake(&mut self, id: u64) {
-        if self.awake.back().is_none_or(|last| *last < id) {
-            self.awake.push_back(id);
-        } else if self.awake_at(id).is_none() {
-            let at = self.awake_from(id);
-            if self.awake.get(at) != Some(&id) {
-                self.awake.insert(at, id);
+    /// Visits the transactions that may have changed since they came to rest, in order. Those for which `f` returns true rest.
+    pub(crate) fn visit_awake(&mut self, mut f: impl FnMut(u64, &mut T) -> bool) {
+        self.settle();
+        let (mut kept, mut i) = (0, 0);
+        for n in 0..self.awake.len() {
+            let Some(&id) = self.awake.get(n) else { break };
+            // Usually it is behind the one before.
+            if self.entries.get(i).is_none_or(|e| e.id != id) {
+                let Some(place) = self.place(id) else { continue };
+                i = place;
             }
+            let Some(e) = self.entries.get_mut(i) else { break };
+            i += 1;
+            if !e.awake {
+                continue;
+            }
+            if f(id, &mut e.tx) {
+                e.awake = false;
+            } else if let Some(place) = self.awake.get_mut(kept) {
+                *place = id;
+                kept += 1;
+            }
+        }
+        self.awake.truncate(kept);
+    }
+
+    /// Sorts those that woke out of order among the others.
+    fn settle(&mut self) {
+        if !self.woken.is_empty() {
+            self.awake.append(&mut self.woken);
+            self.awake.sort();
+            self.awake.dedup();
         }
     }
 
     /// Skips a transaction until its parser changes it.
     pub(crate) fn rest(&mut self, id: u64) {
-        for current in &mut self.current {
-            if *current == id {
-                *current = NO_TX;
-            }
+        if let Some(e) = self.place(id).and_then(|i| self.entries.get_mut(i)) {
+            e.awake = false;
         }
-        if self.awake.back() == Some(&id) {
-            self.awake.pop_back();
-        } else if self.awake.front() == Some(&id) {
-            self.awake.pop_front();
-        } else if let Some(at) = self.awake_at(id).or_else(|| self.awake.binary_search(&id).ok()) {
-            self.awake.remove(at);
+        if self.awake.last() == Some(&id) {
+            self.awake.pop();
+        }
+        self.tidy();
+    }
+
+    /// Removes the numbers of transactions that rest or are gone, if they are most: nobody may visit the list.
+    fn tidy(&mut self) {
+        if self.awake.len() + self.woken.len() > 2 * self.entries.len() + FEW {
+            self.visit_awake(|_, _| false);
         }
     }
 
     /// Marks all transactions as changed.
     pub(crate) fn wake_all(&mut self) {
         self.awake.clear();
+        self.woken.clear();
         self.awake.extend(self.entries.iter().map(|e| e.id));
+        self.entries.iter_mut().for_each(|e| e.awake = true);
     }
 
     /// Frees a transaction.
@@ -250,37 +278,44 @@ impl<T: Transaction + 'static> TxList<T> {
             0 => self.entries.pop_front(),
             i => self.entries.remove(i),
         }?;
-        self.rest(id);
         self.memory = self.memory.saturating_sub(entry.counted);
-        // Most flows have one transaction at a time; return the memory after a burst.
-        if self.entries.is_empty() && self.entries.capacity().max(self.touched.capacity()) > FEW {
-            self.entries.shrink_to(1);
-            self.awake.shrink_to(1);
-            self.touched = Vec::new();
+        if self.entries.is_empty() {
+            self.awake.clear();
+            self.woken.clear();
+            // Most flows have one transaction at a time; return the memory after a burst.
+            if self.entries.capacity().max(self.touched.capacity()) > FEW {
+                self.entries.shrink_to(1);
+                self.awake.shrink_to(1);
+                (self.touched, self.woken) = (Vec::new(), Vec::new());
+            }
         }
+        self.tidy();
         Some(entry.tx)
     }
 
     /// Total memory. Counts changed transactions again.
     pub(crate) fn memory(&mut self) -> u64 {
-        // New transactions have consecutive numbers.
-        if !self.touched.is_sorted_by(|a, b| a < b) {
-            self.touched.sort_unstable();
-            self.touched.dedup();
-        }
-        let touched = std::mem::take(&mut self.touched);
+        let mut touched = std::mem::take(&mut self.touched);
         for &id in &touched {
             let Some(i) = self.place(id) else { continue };
             if let Some(e) = self.entries.get_mut(i) {
                 let now = (size_of::<Entry<T>>() + size_of::<T>()) as u64 + e.tx.held();
                 self.memory = self.memory.saturating_sub(e.counted).saturating_add(now);
-                e.counted = now;
+                (e.counted, e.touched) = (now, false);
             }
         }
+        touched.clear();
         self.touched = touched;
-        self.touched.clear();
-        self.current = [NO_TX; 2];
         self.memory
+    }
+}
+
+/// Adds a number to the sorted list, or to those that are not in order.
+fn wake(awake: &mut Vec<u64>, woken: &mut Vec<u64>, id: u64) {
+    if awake.last().is_none_or(|last| *last < id) {
+        awake.push(id);
+    } else {
+        woken.push(id);
     }
 }
 
@@ -303,6 +338,14 @@ macro_rules! transactions_in_list {
             // Those that were freed are not in the list.
             let id = self.txs.next_awake(from)?;
             Some((id, self.txs.look_mut(id)?))
+        }
+
+        fn visit_awake(&mut self, f: &mut dyn FnMut(u64, &mut dyn Transaction) -> bool) {
+            self.txs.visit_awake(|id, tx| f(id, tx));
+        }
+
+        fn past_complete(&self, from: u64, dir: Direction, complete: u8) -> (u64, bool) {
+            self.txs.past_complete(from, dir, complete)
         }
 
         fn rest_tx(&mut self, id: u64) {
@@ -370,7 +413,7 @@ mod tests {
         for _ in 0..20_000 {
             let first = there.first().copied().unwrap_or(0);
             let id = if draw(2) == 0 { first } else { first + draw(40) };
-            match draw(6) {
+            match draw(7) {
                 0 | 1 if there.len() < 30 => {
                     let new = list.push(|_| Tx { size: 7, ..Tx::default() });
                     there.insert(new);
@@ -391,6 +434,16 @@ mod tests {
                     awake.remove(&id);
                     assert_eq!(list.remove(id).is_some(), there.remove(&id));
                 }
+                5 => {
+                    let mut visited = BTreeSet::new();
+                    list.visit_awake(|id, _| {
+                        assert!(visited.last().is_none_or(|last| *last < id));
+                        visited.insert(id);
+                        id % 3 == 0
+                    });
+                    assert_eq!(visited, awake);
+                    awake.retain(|id| id % 3 != 0);
+                }
                 _ if draw(50) == 0 => {
                     list.wake_all();
                     awake.clone_from(&there);
@@ -404,6 +457,7 @@ mod tests {
                 (there.contains(&id), there.contains(&id))
             );
             assert_eq!(list.memory(), there.len() as u64 * (one + 7));
+            assert!(list.awake.len() + list.woken.len() <= 2 * there.len() + FEW + 1);
         }
     }
 }

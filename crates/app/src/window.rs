@@ -74,8 +74,8 @@ impl Window {
     }
 
     /// Allocated memory in bytes.
-    pub fn memory(&self) -> usize {
-        self.data.capacity()
+    pub const fn memory(&self) -> usize {
+        self.data.reserved()
     }
 
     /// Whether there is data to inspect.

@@ -248,6 +248,7 @@ fn file_wants(rule: &Rule) -> FileWants {
             Check::File(FileCheck::Hash { kind: FileHash::Md5, .. }) => w.md5 = true,
             Check::File(FileCheck::Hash { kind: FileHash::Sha1, .. }) => w.sha1 = true,
             Check::File(FileCheck::Hash { kind: FileHash::Sha256, .. }) => w.sha256 = true,
+            Check::AppEvent(_) => w.events = true,
             _ => {}
         }
     }

@@ -41,6 +41,12 @@ thread_local! {
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
+    /// Allocated memory in bytes.
+    #[inline]
+    pub const fn reserved(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// Appends `bytes`; grows into a spare buffer if there is one.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) {

@@ -389,6 +389,15 @@ impl Decoder {
         Decoder { layers, account: Account { limits, ..Account::default() } }
     }
 
+    /// From now on, no checksum of gzip is computed, since nobody uses [`Status::Broken`] for a wrong one.
+    pub fn spare_checksums(&mut self) {
+        for layer in &mut self.layers {
+            if let Engine::Flate(flate) = &mut layer.engine {
+                flate.spare_checksums();
+            }
+        }
+    }
+
     /// Allocated memory in bytes.
     pub fn memory(&self) -> usize {
         let layer = |l: &Layer| size_of::<Layer>() + SCRATCH + l.hold.capacity() + l.engine.memory();

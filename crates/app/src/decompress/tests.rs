@@ -413,6 +413,28 @@ fn bombs_are_cut() {
     assert_eq!(decoder.push(&inner, &mut |_| panic!("nothing more comes out")), Status::Bomb);
 }
 
+/// A wrong checksum changes no output, and without one nothing is reported.
+#[test]
+fn checksums_are_spared() {
+    for wrong in [0, 1, 5] {
+        let mut data = gzip(EICAR);
+        let at = data.len() - 1 - wrong;
+        data[at] ^= 1;
+        for (spares, status) in [(false, Status::Broken), (true, Status::Ok)] {
+            let (mut out, mut decoder) = (Vec::new(), Decoder::new(&[Coding::Gzip], Limits::default()));
+            if spares {
+                decoder.spare_checksums();
+            }
+            let mut sink = |piece: &[u8]| {
+                out.extend_from_slice(piece);
+                true
+            };
+            let found = decoder.push(&data, &mut sink).worse(decoder.finish(&mut sink));
+            assert_eq!((out.as_slice(), found), (EICAR, status));
+        }
+    }
+}
+
 /// Input that decodes to nothing is not kept forever, and data after it is still decoded.
 #[test]
 fn waiting_for_output_ends() {

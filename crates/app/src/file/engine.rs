@@ -28,12 +28,22 @@ pub struct FileWants {
     pub sha256: bool,
     /// Rules store files (`filestore`).
     pub store: bool,
+    /// Rules test events of transactions (`app-layer-event`), of which wrong checksums of compressed bodies are one.
+    pub events: bool,
 }
 
 impl FileWants {
     /// No use.
-    pub const NONE: FileWants =
-        FileWants { data: false, bodies: false, magic: false, md5: false, sha1: false, sha256: false, store: false };
+    pub const NONE: FileWants = FileWants {
+        data: false,
+        bodies: false,
+        magic: false,
+        md5: false,
+        sha1: false,
+        sha256: false,
+        store: false,
+        events: false,
+    };
 
     /// The same uses without digests.
     #[must_use]
@@ -52,6 +62,7 @@ impl FileWants {
             sha1: self.sha1 || other.sha1,
             sha256: self.sha256 || other.sha256,
             store: self.store || other.store,
+            events: self.events || other.events,
         }
     }
 }
@@ -138,6 +149,8 @@ pub struct FileCounters {
 pub struct FileEngine {
     /// File properties that any loaded rule tests.
     pub wants: FileWants,
+    /// No rule and no output uses the event of a wrong checksum of a compressed body, so none is computed.
+    pub spare_checksums: bool,
     /// The requests of rules for the files of the current flow.
     pub flow: FlowFiles,
     /// Counters.

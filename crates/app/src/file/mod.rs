@@ -604,6 +604,9 @@ impl Files {
 
     /// Memory in bytes. The memory of logged files was counted when they were logged.
     pub fn held(&self) -> u64 {
+        if self.list.capacity() == 0 && self.store.is_none() {
+            return 0;
+        }
         let others: u64 = self.list.iter().skip(self.logged).map(File::held).sum();
         let unused = self.list.capacity().saturating_sub(self.list.len()) * size_of::<File>();
         let asked = self.store.as_ref().map_or(0, |store| {

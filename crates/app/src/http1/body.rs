@@ -130,6 +130,9 @@ impl Body {
             self.out(cx, files, dir, data);
             return;
         };
+        if cx.shared.files.spare_checksums {
+            decoder.spare_checksums();
+        }
         let limit = cx.server.body_limit.get(dir.index()).copied().unwrap_or(0);
         let status = decoder.push(data, &mut |piece| {
             if self.decoded + piece.len() as u64 >= SCRATCH as u64 && !self.limited {
@@ -145,6 +148,19 @@ impl Body {
             // The rest cannot be decoded.
             files.close(&mut cx.shared.files, cx.files, dir, true);
         }
+    }
+
+    /// Ends a body without a byte and without anything that waits for its end, as most have. Returns false for any other.
+    #[inline]
+    pub(crate) const fn end_empty(&mut self) -> bool {
+        let empty = self.transferred == 0
+            && self.window.memory() == 0
+            && self.decoder.is_none()
+            && self.multipart.is_none()
+            && self.arguments.is_none()
+            && !self.opened;
+        self.done |= empty;
+        empty
     }
 
     /// Ends the body; `truncated` if its end was not seen.
@@ -296,6 +312,11 @@ impl Body {
     /// Whether rules must inspect the arguments again before the body ends; true only once.
     pub(crate) fn renewed_arguments(&mut self) -> bool {
         self.arguments.as_mut().is_some_and(|a| a.renewed())
+    }
+
+    /// Whether the body has nothing to inspect so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.window.total() == 0 && self.arguments.is_none()
     }
 
     /// Rules have inspected what the body has so far.

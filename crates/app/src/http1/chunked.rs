@@ -27,6 +27,15 @@ pub(super) fn blank(line: &[u8]) -> bool {
     line.iter().all(|&b| space(b) || b == 0)
 }
 
+/// As [`size`], for a line of one to seven hexadecimal digits and nothing else. `None` for any other, and for the last chunk's 0.
+pub(super) fn usual_size(line: &[u8]) -> Option<u64> {
+    if line.len() > 7 {
+        return None;
+    }
+    let add = |number, &b: &u8| Some(number << 4 | u64::from((b as char).to_digit(16)?));
+    line.iter().try_fold(0, add).filter(|&number| number > 0)
+}
+
 /// Reads a size line: white space, then hexadecimal digits; the rest is ignored.
 pub(super) fn size(line: &[u8]) -> Size {
     let line = super::headers::trim_by(line, |b| space(b) || b == 0);
@@ -76,7 +85,12 @@ mod tests {
             (b"0x", Some(0)),
         ] {
             assert_eq!(size(line).len, len, "{line:?}");
+            assert!(usual_size(line).is_none_or(|usual| Some(usual) == len), "{line:?}");
         }
         assert!(size(b"5; foo").extension);
+        assert_eq!(
+            [&b"1fA"[..], b"fffffff", b"00", b"", b"8000000"].map(usual_size),
+            [Some(0x1fa), Some(0xfff_ffff), None, None, Some(0x800_0000)]
+        );
     }
 }

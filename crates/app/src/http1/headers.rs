@@ -156,7 +156,12 @@ impl Headers {
     }
 
     /// Allocated memory in bytes.
+    #[inline]
     pub(super) fn memory(&self) -> usize {
+        // Every line is among the raw bytes.
+        if self.raw.capacity() == 0 {
+            return 0;
+        }
         self.raw.capacity()
             + self.folded.held()
             + self.list.capacity() * std::mem::size_of::<Field>()

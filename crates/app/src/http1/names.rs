@@ -35,6 +35,13 @@ pub(crate) const fn lower(word: u64) -> u64 {
     word | (letters & !word & each(0x80)) >> 2
 }
 
+/// A text of four to seven bytes as a word: its first four and its last four, which overlap.
+#[inline]
+fn short(text: &[u8]) -> Option<u64> {
+    let (first, last) = (text.first_chunk::<4>()?, text.last_chunk::<4>()?);
+    Some(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)))
+}
+
 /// Whether two names are equal in any case: a few words each, where a comparison byte by byte takes ten times as long.
 #[inline]
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
@@ -43,7 +50,10 @@ pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     }
     let word = |w: &[u8; 8]| lower(u64::from_le_bytes(*w));
     let (Some(last_a), Some(last_b)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) else {
-        return a.eq_ignore_ascii_case(b);
+        return match (short(a), short(b)) {
+            (Some(a), Some(b)) => lower(a) == lower(b),
+            _ => a.eq_ignore_ascii_case(b),
+        };
     };
     // The last word overlaps the one before it.
     let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);

@@ -176,7 +176,7 @@ impl Http1Parser {
 
     /// Creates the transaction of a request. At the limit, ends the request that has waited longest for its response; it is
     /// freed once inspected.
-    pub(super) fn make(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<u64, Outcome> {
+    pub(super) fn make(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(u64, &mut Http1Tx), Outcome> {
         let most = server.max_tx as usize;
         if most != 0 && self.txs.len() >= most && self.txs.len() < most.saturating_mul(2) {
             cx.shared.counters.tx_limit(AppProto::Http1);
@@ -186,13 +186,18 @@ impl Http1Parser {
     }
 
     /// Creates a transaction. If there are too many, returns the outcome that asks to free complete ones first.
-    pub(super) fn make_for_response(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<u64, Outcome> {
+    pub(super) fn make_for_response(
+        &mut self,
+        cx: &mut Parse<'_>,
+        server: &ServerConfig,
+    ) -> Result<(u64, &mut Http1Tx), Outcome> {
         let most = server.max_tx as usize;
         if most != 0 && self.txs.len() >= most.saturating_mul(2) {
             return Err(Outcome::Full);
         }
         let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
-        Ok(self.txs.push(|id| Http1Tx::new(id, server, inline)))
+        let (id, tx) = self.txs.push_default(|id, tx| tx.begin(id, server, inline));
+        Ok((id, tx.ok_or(Outcome::Failed)?))
     }
 
     /// Ends the request that has waited longest for its response, if there is one.
@@ -202,7 +207,7 @@ impl Http1Parser {
         let mut from = self.due.max(self.response.tx);
         while let Some(id) = self.txs.next_id(from) {
             from = id + 1;
-            let Some(tx) = self.txs.get(id) else { continue };
+            let Some(tx) = self.txs.look_mut(id) else { continue };
             if tx.base.progress[Direction::ToServer.index()] < COMPLETE {
                 // Its request is still arriving, so it is the last one.
                 break;
@@ -217,11 +222,11 @@ impl Http1Parser {
             }
             self.ended.push_back(EndedMethod::of(tx.method()));
             self.due = from;
-            if let Some(tx) = self.get(id) {
+            // There is no response, so its memory stays as it is.
+            if let Some(tx) = self.txs.wake_mut(id) {
                 tx.event(Event::TooManyTransactions);
                 tx.body_end(cx, server, Direction::ToClient, true);
                 tx.base.advance(Direction::ToClient, COMPLETE);
-                tx.count(&mut cx.shared.counters.http_memory);
             }
             break;
         }

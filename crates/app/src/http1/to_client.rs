@@ -143,15 +143,13 @@ impl Http1Parser {
             self.response.tx += 1;
         }
         if self.response.tx >= self.next() {
-            let id = self.make_for_response(cx, server)?;
+            let (id, tx) = self.make_for_response(cx, server)?;
+            tx.unmatched = true;
+            tx.event(Event::Unmatched);
+            tx.base.advance(Direction::ToServer, COMPLETE);
             self.response.tx = id;
             if matches!(self.request.state, State::Start | State::Lost) {
                 self.request.tx = self.next();
-            }
-            if let Some(tx) = self.get(id) {
-                tx.unmatched = true;
-                tx.event(Event::Unmatched);
-                tx.base.advance(Direction::ToServer, COMPLETE);
             }
         }
         Ok(())
@@ -159,16 +157,15 @@ impl Http1Parser {
 
     /// Creates the transaction of a response whose request's transaction is gone.
     fn stand_in(&mut self, cx: &mut Parse<'_>, server: &ServerConfig) -> Result<(), Outcome> {
-        let id = self.make_for_response(cx, server)?;
-        let method = self.ended.pop_front().map_or(&b""[..], |m| m.name());
+        let method = self.ended.front().map_or(&b""[..], |m| m.name());
+        let (id, tx) = self.make_for_response(cx, server)?;
+        (tx.unmatched, tx.stand_in) = (true, true);
+        tx.request.line = method.into();
+        tx.request_line.method = (0, method.len() as u32);
+        tx.base.advance(Direction::ToServer, COMPLETE);
+        self.ended.pop_front();
         if matches!(self.request.state, State::Start | State::Lost) {
             self.request.tx = self.next();
-        }
-        if let Some(tx) = self.get(id) {
-            (tx.unmatched, tx.stand_in) = (true, true);
-            tx.request.line = method.into();
-            tx.request_line.method = (0, method.len() as u32);
-            tx.base.advance(Direction::ToServer, COMPLETE);
         }
         self.stand_in = Some(id);
         Ok(())

@@ -27,7 +27,7 @@ impl Http1Parser {
                 return Step::More;
             }
             match self.make(cx, server) {
-                Ok(id) => self.request.tx = id,
+                Ok((id, _)) => self.request.tx = id,
                 Err(outcome) => return Step::Stop(0, outcome),
             }
             return self.too_long(DIR);
@@ -44,7 +44,7 @@ impl Http1Parser {
         }
         if line.total > server.field_limit as usize {
             match self.make(cx, server) {
-                Ok(id) => self.request.tx = id,
+                Ok((id, _)) => self.request.tx = id,
                 Err(outcome) => return Step::Stop(0, outcome),
             }
             return self.too_long(DIR);
@@ -52,14 +52,12 @@ impl Http1Parser {
         if !plausible && self.unexpected(cx, server, data.get(..line.total).unwrap_or(content)) {
             return Step::Used(line.total);
         }
-        let id = match self.make(cx, server) {
-            Ok(id) => id,
+        let at = self.request.at;
+        let (id, tx) = match self.make(cx, server) {
+            Ok(made) => made,
             Err(outcome) => return Step::Stop(0, outcome),
         };
-        self.request.tx = id;
-        cx.shared.frames.begin(DIR, REQUEST_FRAME, self.request.at, Some(id));
-        self.request.last = line.ending;
-        let Some(tx) = self.get(id) else { return Step::Stop(0, Outcome::Failed) };
+        cx.shared.frames.begin(DIR, REQUEST_FRAME, at, Some(id));
         tx.request.line = content.into();
         tx.request_line = parsed;
         for (is, event) in [
@@ -76,6 +74,8 @@ impl Http1Parser {
         }
         tx.find_uri(server);
         tx.base.advance(DIR, LINE);
+        self.request.tx = id;
+        self.request.last = line.ending;
         self.request.state = if parsed.version == Version::V09 { State::Protocol } else { State::Headers };
         Step::Used(line.total)
     }

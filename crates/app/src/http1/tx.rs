@@ -73,15 +73,18 @@ const _: () = assert!(size_of::<Http1Tx>() <= 1024);
 pub(super) const NOT_SEEN: &[u8] = b"/libhtp::request_uri_not_seen";
 
 impl Http1Tx {
-    pub(super) fn new(id: u64, server: &ServerConfig, inline: bool) -> Self {
-        let mut window = server.window;
+    /// Sets up a new transaction.
+    pub(super) fn begin(&mut self, id: u64, server: &ServerConfig, inline: bool) {
+        self.base.id = id;
+        self.window = server.window;
         if inline {
-            for w in &mut window {
+            for w in &mut self.window {
                 w.min = 0;
             }
         }
-        let swf = server.swf.map(|s| Box::new((s, server.decompress)));
-        Http1Tx { base: TxBase { id, ..TxBase::default() }, window, swf, ..Http1Tx::default() }
+        if let Some(swf) = server.swf {
+            self.swf = Some(Box::new((swf, server.decompress)));
+        }
     }
 
     pub(super) const fn message(&self, dir: Direction) -> &Message {
@@ -174,7 +177,9 @@ impl Http1Tx {
 
     /// Ends a body.
     pub(super) fn body_end(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, truncated: bool) {
-        self.with_body(cx, server, dir, |body, cx, files| body.end(cx, files, dir, truncated));
+        if !self.message_mut(dir).body.end_empty() {
+            self.with_body(cx, server, dir, |body, cx, files| body.end(cx, files, dir, truncated));
+        }
         self.base.touch(dir);
     }
 
@@ -206,8 +211,10 @@ impl Http1Tx {
             Direction::ToClient => &mut self.response.body,
         };
         f(body, &mut bcx, &mut self.base.files);
-        for e in body.events.take() {
-            self.base.events.add(e as u8);
+        if !body.events.is_empty() {
+            for e in body.events.take() {
+                self.base.events.add(e as u8);
+            }
         }
         if body.renewed_arguments() {
             self.base.renewed[dir.index()] |= ARGUMENTS;
@@ -357,6 +364,9 @@ impl Transaction for Http1Tx {
     }
 
     fn inspected(&mut self, dir: Direction) {
+        if self.message(dir).body.is_empty() && self.base.files.is_empty() {
+            return;
+        }
         let limits = self.limits(dir);
         let body = match dir {
             Direction::ToServer => &mut self.request.body,

@@ -128,10 +128,9 @@ impl Http2Parser {
         }
         let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
         let grpc = cx.config.settings.get(AppProto::Http2, grpc::SETTING) != 0;
-        let id = self.txs.push(|id| {
-            let mut tx = Http2Tx::new(id, stream, &cx.config.http2, inline);
+        let (id, _) = self.txs.push_default(|id, tx| {
+            tx.set_up(id, stream, &cx.config.http2, inline);
             tx.grpc = grpc;
-            tx
         });
         Some(id)
     }
@@ -160,9 +159,12 @@ impl Http2Parser {
 
     /// Ends one side of a transaction.
     pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, id: u64, truncated: bool) {
-        let Some(tx) = self.get(id).filter(|tx| !tx.is_complete(dir)) else { return };
-        tx.end(cx, dir, truncated);
-        tx.count(&mut cx.shared.counters.http_memory);
+        if self.txs.get(id).is_none_or(|tx| tx.is_complete(dir)) {
+            return;
+        }
+        if let Some(tx) = self.get(id) {
+            tx.end(cx, dir, truncated);
+        }
     }
 
     /// The stream's transaction if fields may still open or continue it. A complete one does not count, although late frames

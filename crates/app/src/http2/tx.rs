@@ -130,15 +130,15 @@ pub struct Http2Tx {
 const _: () = assert!(size_of::<Http2Tx>() <= 1024);
 
 impl Http2Tx {
-    pub(super) fn new(id: u64, stream: u32, config: &Config, inline: bool) -> Self {
-        let base = TxBase { id, ..TxBase::default() };
-        let mut window = config.server.window;
+    /// Sets up a new transaction.
+    pub(super) fn set_up(&mut self, id: u64, stream: u32, config: &Config, inline: bool) {
+        (self.base.id, self.stream) = (id, stream);
+        self.window = config.server.window;
         if inline {
-            for w in &mut window {
+            for w in &mut self.window {
                 w.min = 0;
             }
         }
-        Http2Tx { base, stream, window, ..Http2Tx::default() }
     }
 
     /// The data of a side.
@@ -283,7 +283,10 @@ impl Http2Tx {
         if self.is_complete(dir) {
             return;
         }
-        self.with_body(cx, dir, |body, cx, files| body.end(cx, files, dir, truncated));
+        if !self.message_mut(dir).body.end_empty() {
+            self.with_body(cx, dir, |body, cx, files| body.end(cx, files, dir, truncated));
+            self.count(&mut cx.shared.counters.http_memory);
+        }
         doh::end(self.base.id, self.message_mut(dir), dir);
         if !self.message(dir).fields.is_empty() {
             self.base.advance(dir, HEADERS);
@@ -310,6 +313,9 @@ impl Http2Tx {
         f(body, &mut bcx, &mut self.base.files);
         if body.renewed_arguments() {
             self.base.renewed[dir.index()] |= ARGUMENTS;
+        }
+        if body.events.is_empty() {
+            return;
         }
         let failed = body
             .events
@@ -376,12 +382,15 @@ impl Transaction for Http2Tx {
     }
 
     fn inspected(&mut self, dir: Direction) {
-        let limits = self.limits(dir);
         let message = self.message_mut(dir);
         if let Some(windows) = message.windows.to_change() {
             windows.clear();
         }
-        message.body.inspected(limits);
+        if message.body.is_empty() && self.base.files.is_empty() {
+            return;
+        }
+        let limits = self.limits(dir);
+        self.message_mut(dir).body.inspected(limits);
         self.base.files.inspected(dir, limits);
     }
 

@@ -121,6 +121,8 @@ pub(crate) struct ContentOp {
     relative_next: bool,
     /// Whether only the first place is tried: later checks cannot hold after a later place if they fail after the first.
     first_only: bool,
+    /// Whether nothing but a failure comes of the later checks if one of them fails: they have no side effects.
+    needs_all: bool,
     /// If the result of later checks depends only on this literal's place: the index of its range in
     /// `InspectContext::tried`.
     tried: Option<u8>,

@@ -14,8 +14,16 @@ pub(crate) struct Number {
 /// the rest of the buffer. A binary number of 0 bytes is 0, as in Suricata.
 ///
 /// `dce_little` is the byte order in the DCERPC header.
+#[inline]
 pub(crate) fn read(data: &[u8], at: i64, bytes: u64, format: NumberFormat, dce_little: bool) -> Option<Number> {
     let at = usize::try_from(at).ok()?;
+    if let (1, NumberFormat::Binary(_)) = (bytes, format) {
+        return data.get(at).map(|&b| Number { value: u64::from(b), len: 1 });
+    }
+    read_long(data, at, bytes, format, dce_little)
+}
+
+fn read_long(data: &[u8], at: usize, bytes: u64, format: NumberFormat, dce_little: bool) -> Option<Number> {
     let bytes = usize::try_from(bytes).ok()?;
     let field = match format {
         NumberFormat::Text { .. } if bytes == 0 => data.get(at..)?,

@@ -171,6 +171,17 @@ impl ContentOp {
     }
 }
 
+impl Op {
+    /// Whether it is a literal that has to be somewhere in `data` and is not.
+    fn is_missing(&self, data: &[u8]) -> bool {
+        matches!(self, Op::Content(c) if !c.negated && c.search.find(data).is_none())
+    }
+}
+
+/// The number of places of a literal that fail before the literals behind it are looked for in the whole buffer: without one of
+/// them, all other places fail too.
+const PATIENCE: u32 = 4;
+
 impl CompiledBuffer {
     /// Runs `ops` over `data` from `cursor`.
     // It stays whole: the interpreter's loop, with one match over the operations.
@@ -197,7 +208,12 @@ impl CompiledBuffer {
             let holds = match op {
                 Op::Content(c) => {
                     let window = c.window(data, cursor, ctx);
-                    let found = window.and_then(|(start, end)| c.find(data, start, end));
+                    // Places that failed before fail again.
+                    let begin = |start| match c.tried.and_then(|slot| ctx.tried.get(usize::from(slot))) {
+                        Some(&(from, to)) if !W::CHECKS && (from..to).contains(&start) => to,
+                        _ => start,
+                    };
+                    let found = window.and_then(|(start, end)| c.find(data, begin(start), end));
                     if W::CHECKS {
                         sought = window;
                         place = found.map(|at| (at, at + c.len));
@@ -206,13 +222,13 @@ impl CompiledBuffer {
                         found.is_none()
                     } else {
                         let exhausted = if c.is_relative() { fail } else { Outcome::Stop };
-                        let (Some(at), Some((_, end))) = (found, window) else {
+                        let (Some(at), Some((start, end))) = (found, window) else {
                             self.tell(op, data, cursor, window, CheckResult::Failed(None), ctx);
                             return exhausted;
                         };
                         if c.relative_next {
                             self.tell(op, data, cursor, window, CheckResult::Held(at, at + c.len), ctx);
-                            return self.try_places(op, c, rest, data, (at, end), exhausted, ctx);
+                            return self.try_places(op, c, rest, data, (start, at, end), exhausted, ctx);
                         }
                         ctx.keep_replacement(at, c);
                         cursor = at + c.len;
@@ -341,7 +357,8 @@ impl CompiledBuffer {
         }
     }
 
-    /// Tries the rest at every place of a literal, from the first one on.
+    /// Tries the rest at every place of a literal, from the first one on, `at`. The search for it began at `start` and ends at
+    /// `end`.
     #[allow(clippy::too_many_arguments)]
     fn try_places<W: Observer>(
         &self,
@@ -349,13 +366,13 @@ impl CompiledBuffer {
         c: &ContentOp,
         rest: &[Op],
         data: &[u8],
-        (mut at, end): (usize, usize),
+        (start, mut at, end): (usize, usize, usize),
         exhausted: Outcome,
         ctx: &mut InspectContext<W>,
     ) -> Outcome {
         let tried = c.tried.map(usize::from);
         let (from, to) = tried.and_then(|slot| ctx.tried.get(slot)).copied().unwrap_or_default();
-        let first = at;
+        let mut failed = 0;
         loop {
             // Places that failed before fail again.
             let again = tried.is_some() && (from..to).contains(&at);
@@ -370,6 +387,10 @@ impl CompiledBuffer {
                 if c.first_only {
                     return exhausted;
                 }
+                failed += 1;
+                if failed == PATIENCE && c.needs_all && !W::CHECKS && rest.iter().any(|op| op.is_missing(data)) {
+                    return Outcome::Stop;
+                }
             }
             ctx.steps += 1;
             match c.find(data, if again { to } else { at + 1 }, end) {
@@ -383,7 +404,7 @@ impl CompiledBuffer {
         if let Some(tried) = tried.and_then(|slot| ctx.tried.get_mut(slot)) {
             // All places up to the last one where the literal fits before `end`.
             let last = end + 1 - c.len;
-            *tried = if (from..=to).contains(&first) && from < to { (from, to.max(last)) } else { (first, last) };
+            *tried = if (from..=to).contains(&start) && from < to { (from, to.max(last)) } else { (start, last) };
         }
         exhausted
     }

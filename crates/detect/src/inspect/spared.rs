@@ -16,7 +16,7 @@ fn tries_all(mut buffer: CompiledBuffer) -> CompiledBuffer {
     buffer.remembers = false;
     for op in &mut buffer.ops {
         if let Op::Content(c) = op {
-            (c.first_only, c.tried) = (false, None);
+            (c.first_only, c.needs_all, c.tried) = (false, false, None);
         }
     }
     buffer
@@ -65,7 +65,10 @@ fn places_that_failed_are_not_tried_again() {
     let within = |text, n| literal(text, None, Some(n));
     let checks = vec![literal("aa", None, None), jump(), within("ab", 400), within("zz", 9)];
     let data = b"aaabac".repeat(230);
+    // No place helps if the last literal is nowhere.
     let (matched, steps) = look(&compile(checks.clone(), 3000), &data);
+    assert!(!matched && steps < 40, "{steps} steps");
+    let (matched, steps) = look(&compile(checks.clone(), 3000), &[b"zz", &data[..]].concat());
     assert!(!matched && steps < 2300, "{steps} steps");
     // A match beyond more places than the limit is still found.
     let data = [&data[..], b"zz"].concat();

@@ -7,18 +7,16 @@ use margay_rules::ast::{Action, ActionScope};
 
 use super::file::FileOutcome;
 use super::step::Outcome;
-use super::values::{TxScratch, each, slot_of, value, whole};
+use super::values::{TxScratch, each, slot_of, value, with_whole};
 use super::{Match, State};
-use crate::byte_set::ByteSet;
 use crate::detect::Detect;
 use crate::header::PacketKey;
 use crate::input::{Input, Verdict};
 use crate::inspect::InspectContext;
-use crate::mpm::Scratch;
 use crate::prefilter::Memo;
 use crate::rule::CompiledRule;
 use crate::tx::{
-    Always, Gate, Judged, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxSearched, TxTrigger, View, What,
+    Always, Gate, Plan, Slot, SlotSource, Step, Summary, TxGroup, TxRule, TxSearched, TxTrigger, View, What,
 };
 use crate::watch::{End, Look, Searched, StepCame, Watch};
 
@@ -56,58 +54,6 @@ pub(crate) enum Eval {
     Fail,
 }
 
-impl Slot {
-    /// Adds the rules that one value makes candidates, except those that its first `seen` bytes made candidates before.
-    fn candidates<W: Watch>(
-        &self,
-        (value, seen): (&[u8], usize),
-        rules: &[CompiledRule],
-        look: Look,
-        context: &mut InspectContext<W>,
-        mpm: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
-        let from = out.len();
-        let bytes = self.prefilter.as_ref().and_then(|p| p.scan_behind(value, seen, mpm, out));
-        if self.every.is_empty() && (self.found.is_empty() || out.len() == from) {
-            return;
-        }
-        let bytes = bytes.unwrap_or_else(|| ByteSet::of(value));
-        let mut holds = |rule: u32, judged: &Judged| {
-            if judged.bytes.is_some_and(|needed| !needed.meets(&bytes)) {
-                return false;
-            }
-            let compiled = rules.get(rule as usize).and_then(|r| r.tx.as_deref());
-            let Some(checks) = compiled.and_then(|t| t.checks.get(usize::from(judged.check))) else { return true };
-            context.watch.begin(rule, look);
-            let holds = checks.inspect(value, context);
-            if !holds {
-                context.watch.end(rule, End::Fail);
-            }
-            holds
-        };
-        if !self.found.is_empty() {
-            // A rule may be found by several of its literals.
-            if let Some(new) = out.get_mut(from..) {
-                new.sort_unstable();
-            }
-            let (mut kept, mut before) = (from, None);
-            for at in from..out.len() {
-                let Some(&rule) = out.get(at) else { break };
-                let judged = self.found.binary_search_by_key(&rule, |f| f.0).ok().and_then(|n| self.found.get(n));
-                let stays = before != Some(rule) && judged.is_none_or(|(rule, judged)| holds(*rule, judged));
-                before = Some(rule);
-                if let Some(place) = out.get_mut(kept).filter(|_| stays) {
-                    *place = rule;
-                    kept += 1;
-                }
-            }
-            out.truncate(kept);
-        }
-        out.extend(self.every.iter().filter(|(rule, judged)| holds(*rule, judged)).map(|e| e.0));
-    }
-}
-
 impl<W: Watch> State<W> {
     /// Inspects the transactions of the packet's direction.
     pub(crate) fn inspect_txs(
@@ -123,13 +69,11 @@ impl<W: Watch> State<W> {
             let proto = parser.proto();
             let group = detect.txs.get(proto, dir);
             let complete = detect.complete(proto)[dir.index()];
-            let mut from = 0;
-            while let Some((id, tx)) = parser.next_awake_mut(from) {
-                from = id + 1;
+            let i = dir.index();
+            parser.visit_awake(&mut |id, tx| {
                 let base = tx.base_mut();
-                let i = dir.index();
                 if !base.updated[i] || base.detect[i].done {
-                    continue;
+                    return false;
                 }
                 base.updated[i] = false;
                 let end = base.progress[i] >= complete;
@@ -143,10 +87,10 @@ impl<W: Watch> State<W> {
                     }
                     self.inspect_tx(due, input, verdict, tx);
                 }
-                let base = tx.base_mut();
-                base.detect[i].done = end;
+                tx.base_mut().detect[i].done = end;
                 tx.inspected(dir);
-            }
+                false
+            });
         }
         input.txs = Some(parsers);
     }
@@ -430,6 +374,12 @@ impl<W: Watch> State<W> {
                 }
                 false
             };
+            if slot.is_one() {
+                with_whole(cached, slot, view, context, transforms, |found, context| {
+                    found.map(|found| take(found, context))
+                });
+                return;
+            }
             return each((one, Some(cached)), slot, view, context, transforms, &mut take);
         };
         missed.clear();
@@ -492,7 +442,7 @@ impl<W: Watch> State<W> {
             let summary = match cached.summary {
                 Some(s) => s,
                 None => {
-                    let s = Summary::of(whole(cached, def, view, context, transforms).map(|f| f.data));
+                    let s = with_whole(cached, def, view, context, transforms, |f, _| Summary::of(f.map(|f| f.data)));
                     cached.summary = Some(s);
                     s
                 }

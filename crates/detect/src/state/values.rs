@@ -2,11 +2,15 @@
 
 use margay_app::{AppProto, Found};
 
+use crate::byte_set::ByteSet;
 use crate::group::OF_TRANSACTION;
 use crate::inspect::InspectContext;
+use crate::mpm::Scratch;
 use crate::prefilter::Memo;
+use crate::rule::CompiledRule;
 use crate::transform::TransformScratch;
-use crate::tx::{Slot, SlotSource, Summary, View};
+use crate::tx::{Judged, Slot, SlotSource, Summary, View};
+use crate::watch::{End, Look, Watch};
 
 /// The state of a slot for the current transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,6 +158,38 @@ impl TxScratch {
     }
 }
 
+/// Calls `f` with the bytes of a single-valued slot, like [`whole`]. A buffer that the transaction holds unchanged is asked for
+/// once.
+pub(super) fn with_whole<'v, W, R>(
+    cached: &mut Cached,
+    slot: &Slot,
+    view: View<'v>,
+    context: &mut InspectContext<W>,
+    transforms: &mut TransformScratch,
+    f: impl FnOnce(Option<Found<'_>>, &mut InspectContext<W>) -> R,
+) -> R {
+    let SlotSource::Buffer(id) = slot.source else { return f(None, context) };
+    if cached.held != Held::Unknown || !slot.transforms.is_empty() {
+        let found = whole(cached, slot, view, context, transforms);
+        return f(found, context);
+    }
+    let Cached { held, raw, out, .. } = cached;
+    raw.clear();
+    out.clear();
+    let found = view.buffer(id, 0, raw);
+    let place = found.as_ref().map(|f| (f.data.as_ptr() as usize, f.data.len(), f.offset, f.end, f.seen));
+    let result = f(found, context);
+    *held = match place {
+        None => Held::Absent,
+        Some((at, len, offset, end, seen)) if (at, len) == (raw.as_ptr() as usize, raw.len()) && len > 0 => {
+            std::mem::swap(raw, out);
+            Held::Cached(offset, end, seen)
+        }
+        Some(_) => Held::Direct,
+    };
+    result
+}
+
 pub(super) fn slot_of<'v, 's>(
     view: View<'v>,
     scratch: &'s mut TxScratch,
@@ -235,8 +271,8 @@ pub(super) fn each<W>(
     f: &mut Take<'_, W>,
 ) {
     if slot.is_one() {
-        if let Some(found) = kept.and_then(|cached| whole(cached, slot, view, context, transforms)) {
-            f(found, context);
+        if let Some(cached) = kept {
+            with_whole(cached, slot, view, context, transforms, |found, context| found.map(|found| f(found, context)));
         }
         return;
     }
@@ -292,5 +328,57 @@ pub(super) fn each<W>(
                 }
             }
         }
+    }
+}
+
+impl Slot {
+    /// Adds the rules that one value makes candidates, except those that its first `seen` bytes made candidates before.
+    pub(super) fn candidates<W: Watch>(
+        &self,
+        (value, seen): (&[u8], usize),
+        rules: &[CompiledRule],
+        look: Look,
+        context: &mut InspectContext<W>,
+        mpm: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let from = out.len();
+        let bytes = self.prefilter.as_ref().and_then(|p| p.scan_behind(value, seen, mpm, out));
+        if self.every.is_empty() && (self.found.is_empty() || out.len() == from) {
+            return;
+        }
+        let bytes = bytes.unwrap_or_else(|| ByteSet::of(value));
+        let mut holds = |rule: u32, judged: &Judged| {
+            if judged.bytes.is_some_and(|needed| !needed.meets(&bytes)) {
+                return false;
+            }
+            let compiled = rules.get(rule as usize).and_then(|r| r.tx.as_deref());
+            let Some(checks) = compiled.and_then(|t| t.checks.get(usize::from(judged.check))) else { return true };
+            context.watch.begin(rule, look);
+            let holds = checks.inspect(value, context);
+            if !holds {
+                context.watch.end(rule, End::Fail);
+            }
+            holds
+        };
+        if !self.found.is_empty() {
+            // A rule may be found by several of its literals.
+            if let Some(new) = out.get_mut(from..) {
+                new.sort_unstable();
+            }
+            let (mut kept, mut before) = (from, None);
+            for at in from..out.len() {
+                let Some(&rule) = out.get(at) else { break };
+                let judged = self.found.binary_search_by_key(&rule, |f| f.0).ok().and_then(|n| self.found.get(n));
+                let stays = before != Some(rule) && judged.is_none_or(|(rule, judged)| holds(*rule, judged));
+                before = Some(rule);
+                if let Some(place) = out.get_mut(kept).filter(|_| stays) {
+                    *place = rule;
+                    kept += 1;
+                }
+            }
+            out.truncate(kept);
+        }
+        out.extend(self.every.iter().filter(|(rule, judged)| holds(*rule, judged)).map(|e| e.0));
     }
 }

@@ -106,16 +106,9 @@ impl FlowApp {
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
         // A new parser counts from 0 again.
         *next = if *next > txs.end { 0 } else { (*next).max(txs.start) };
-        let mut completed = false;
-        while *next < txs.end {
-            let tx = parser.tx(*next).map(Transaction::base);
-            if tx.is_some_and(|tx| tx.progress[d.index()] < complete) {
-                break;
-            }
-            // As in Suricata 8, a message of one direction does not complete one of the other.
-            completed |= tx.is_none_or(|tx| tx.only != Some(d.reverse()));
-            *next += 1;
-        }
+        // As in Suricata 8, a message of one direction does not complete one of the other.
+        let completed;
+        (*next, completed) = parser.past_complete(*next, d, complete);
         completed
     }
 

@@ -3,7 +3,7 @@
 
 use margay_app::certificates::Occasion;
 use margay_app::session::SessionEvent;
-use margay_app::{AppProto, Parser, Protocol, Transaction, TxBase, protocol};
+use margay_app::{AppProto, Protocol, Transaction, TxBase, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_output::event::{self, Anomaly, AnomalyEvent, AppEvent, AppProtos, EventType, Forwarded, Header};
 use margay_packet::{Packet, PacketSource};
@@ -96,12 +96,12 @@ impl Stages {
         // If the packet has no data of the new protocol, the packet itself supplies the event's fields.
         let flushed = app.session.is_changing() && !end && !p.payload().is_empty();
         let about = || About { core, parent, packet: p, inspected, flushed, shown, protocols };
+        let mut gone = std::mem::take(&mut self.scratch.gone);
         for parser in app.session.parsers_mut() {
             let Some(protocol) = protocol(parser.proto()) else { continue };
             let complete = protocol.complete();
-            let mut from = 0;
-            while let Some((id, tx)) = next_due(&mut **parser, from, end) {
-                from = id + 1;
+            // Returns whether the transaction rests from now on.
+            let mut visit = |id: u64, tx: &mut dyn Transaction| {
                 let base = tx.base();
                 let whole = base.progress[0] >= complete[0] && base.progress[1] >= complete[1];
                 let inspected = !detects || base.detect.iter().all(|d| d.done);
@@ -120,7 +120,7 @@ impl Stages {
                 // After both FINs, nothing can complete a transaction. After a reset, it is logged at the end of the flow.
                 let logs = !base.logged && (closed && (!udp || protocol.is_own) || tx.is_loggable(whole));
                 if base.events.has_new() {
-                    self.log_tx_events(&about(), protocol, tx);
+                    self.log_tx_events(&about, protocol, tx);
                 }
                 if certificates {
                     let occasion = Occasion {
@@ -138,13 +138,27 @@ impl Stages {
                     self.log_tx(&about(), protocol, tx);
                 }
                 if free {
-                    parser.free_tx(&mut self.app.shared, id);
-                    freed = true;
-                } else if quiet && is_at_rest(tx.base(), detects) {
-                    parser.rest_tx(id);
+                    gone.push(id);
                 }
+                free || quiet && is_at_rest(tx.base(), detects)
+            };
+            if end {
+                let mut from = 0;
+                while let Some(id) = parser.next_tx(from) {
+                    from = id + 1;
+                    if parser.tx_mut(id).is_some_and(|tx| visit(id, tx)) {
+                        parser.rest_tx(id);
+                    }
+                }
+            } else {
+                parser.visit_awake(&mut visit);
+            }
+            freed |= !gone.is_empty();
+            for id in gone.drain(..) {
+                parser.free_tx(&mut self.app.shared, id);
             }
         }
+        self.scratch.gone = gone;
         // The parser may be gone; its memory is no longer accounted.
         if app.session.tidy() || freed {
             self.app.account(app);
@@ -197,10 +211,11 @@ impl Stages {
     }
 
     /// Logs a transaction's new events.
-    fn log_tx_events(&mut self, about: &About<'_>, protocol: &Protocol, tx: &mut dyn Transaction) {
+    fn log_tx_events<'a>(&mut self, about: &impl Fn() -> About<'a>, protocol: &Protocol, tx: &mut dyn Transaction) {
         if !self.outputs.wants(EventType::Anomaly) {
             return;
         }
+        let about = about();
         // Anomalies show the addresses of the packet that revealed them.
         let vars = about.vars(self.detect.as_ref());
         let header = about.header(&vars, self.file.as_deref()).with_ends_of(about.packet);
@@ -299,18 +314,6 @@ impl Stages {
             });
         }
     }
-}
-
-/// The first transaction from `from` on that may have to be logged: one that changed, or at the `end` of the flow any.
-fn next_due(parser: &mut dyn Parser, from: u64, end: bool) -> Option<(u64, &mut dyn Transaction)> {
-    if !end {
-        return parser.next_awake_mut(from);
-    }
-    let mut id = parser.next_tx(from)?;
-    while parser.tx(id).is_none() {
-        id = parser.next_tx(id + 1)?;
-    }
-    Some((id, parser.tx_mut(id)?))
 }
 
 /// Whether a transaction needs no work until its parser changes it: the rules that inspect the flow have inspected its

@@ -246,7 +246,9 @@ impl Stages {
             self.app.options.iter().any(|o| o.http_body || o.http_body_printable) || self.scripts.active();
         // A reload may add rules that inspect the beginning of a body.
         let bodies = shows_bodies || self.detect.is_some();
-        self.app.shared.files.wants = FileWants { bodies, ..wants.files };
+        let files = &mut self.app.shared.files;
+        files.wants = FileWants { bodies, ..wants.files };
+        files.spare_checksums = !wants.files.events && !self.outputs.wants(margay_output::event::EventType::Anomaly);
         let frames = &mut self.app.shared.frames;
         frames.inspected = wants.frames.clone();
         frames.logged = self.outputs.wants(margay_output::event::EventType::Frame);

@@ -29,6 +29,8 @@ pub(crate) struct Scratch {
     pub(crate) payload: Vec<u8>,
     /// A packet whose payload was changed inline.
     pub(crate) rewritten: Vec<u8>,
+    /// Numbers of transactions that are about to be freed.
+    pub(crate) gone: Vec<u64>,
 }
 
 /// A direction in the form that events use.

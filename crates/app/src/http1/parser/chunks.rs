@@ -23,10 +23,21 @@ impl Http1Parser {
         match at {
             Chunk::Data(left) => {
                 let n = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-                self.payload(cx, server, dir, data.get(..n).unwrap_or(data));
                 let left = left.saturating_sub(n as u64);
-                self.side(dir).framing = Framing::Chunked(if left == 0 { Chunk::End } else { Chunk::Data(left) });
-                Step::Used(n)
+                // The usual line end needs no step of its own.
+                let ended = left == 0 && data.get(n..).is_some_and(|rest| rest.starts_with(b"\r\n"));
+                let end = if ended { 2 } else { 0 };
+                if let Some(tx) = self.current(dir) {
+                    tx.body_data(cx, server, dir, data.get(..n).unwrap_or(data));
+                    let body = &mut tx.message_mut(dir).body;
+                    body.transferred = body.transferred.saturating_add(end as u64);
+                }
+                self.side(dir).framing = Framing::Chunked(match left {
+                    0 if ended => Chunk::Size,
+                    0 => Chunk::End,
+                    left => Chunk::Data(left),
+                });
+                Step::Used(n + end)
             }
             Chunk::End => {
                 // Bytes between the data and the line end belong to no chunk.
@@ -48,6 +59,11 @@ impl Http1Parser {
         let end = cx.end;
         let line = next_line(data, &mut self.side(dir).scan, false, end);
         let known = data.get(..line.map_or(data.len(), |l| l.content)).unwrap_or(data);
+        if let (Some(Line { total, .. }), Some(size)) = (line, chunked::usual_size(known)) {
+            self.framed(dir, total);
+            self.side(dir).framing = Framing::Chunked(Chunk::Data(size));
+            return Step::Used(total);
+        }
         if let Some(Line { total, .. }) = line
             && chunked::blank(known)
         {
