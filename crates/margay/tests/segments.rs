@@ -184,6 +184,7 @@ fn tricks() -> Vec<Trick> {
         timed("a timestamp of what is discarded", with(&stamp(FAR), acking(30_000, decoy())), 1004),
         timed("two timestamps", with(&[&stamp(1004)[2..], &stamp(1), &[1, 1]].concat(), decoy()), 1004),
     ]);
+    all.push(at_the_end());
     // Urgent bytes: the host reads the data without the X.
     let urgent = |name: &str, segments: Vec<Segment>, len: usize| trick(name, answered(segments, len));
     let text = *b"GET /evilX-attack HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -300,6 +301,19 @@ fn tricks() -> Vec<Trick> {
         middle("a pick-up that acknowledges what was not sent", after(vec![acking(30_000, client(NEXT, b""))])),
     ]);
     all
+}
+
+/// The last segment of a body has a timestamp that its host may have found too old, and nothing acknowledges it.
+fn at_the_end() -> Trick {
+    let [first, rest] = [&b"POST /ok HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n.....evil-at"[..], b"tack....."];
+    let end = NEXT + first.len() as i64;
+    let segments = vec![
+        with(&stamp(1001), client(NEXT, first)),
+        with(&stamp(1006), client(end, b"")),
+        with(&stamp(1001), client(end, rest)),
+        with(&stamp(2001), server(end, b"")),
+    ];
+    Trick { options: stamp(1000), ..trick("an old timestamp at the end", segments) }
 }
 
 fn halves() -> [Segment; 2] {

@@ -52,8 +52,12 @@ impl Stages {
         let (mut inspected, mut turned) = (false, false);
         if carries(flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
             let open = is_open(flow);
-            // Earlier data is inspected before the data that the end makes available.
+            // Earlier transactions are inspected before the data that the end makes available to the parsers. The stream is
+            // inspected whole: a pattern may reach into the data that nothing acknowledged.
             if flow.ext.app.as_ref().is_some_and(|a| a.has_news(Direction::ToServer)) {
+                if let Some(tcp) = flow.ext.tcp.as_deref_mut() {
+                    tcp.finish_streams();
+                }
                 inspected |= self.flush(flow, Direction::ToServer, AppResult::default(), None);
             }
             let mut app_result = self.feed_tcp(flow, Direction::ToClient, true);
