@@ -189,7 +189,9 @@ impl<T: Transaction + 'static> TxList<T> {
     /// See [`crate::Parser::past_complete`].
     pub(crate) fn past_complete(&self, from: u64, dir: Direction, complete: u8) -> (u64, bool) {
         let (mut next, mut any) = (from, false);
-        for e in self.entries.range(self.place_from(from)..) {
+        let mut i = self.place_if_none_freed(from).unwrap_or_else(|| self.place_from(from));
+        while let Some(e) = self.entries.get(i) {
+            i += 1;
             // Those in between were freed, so they were complete.
             any |= e.id > next;
             let base = e.tx.base();

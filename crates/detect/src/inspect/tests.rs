@@ -455,6 +455,10 @@ fn steps_are_limited_and_counted() {
     let read = ByteExtract { bytes: 1, offset: 0, variable: 0, relative: true, multiplier: 1, format: BIG, align: 0 };
     let c = compile(checks![a(), a(), a(), a(), BufferCheck::ByteExtract(read), content("b").distance(0)]);
     let mut ctx = InspectContext::default();
+    // The last literal is in the buffer, before all of their places.
+    assert!(!c.matches(&[&b"b"[..], &[b'a'; 200]].concat(), &mut ctx));
+    assert_eq!(ctx.limit_reached, 1);
+    // Without it, no place needs to be tried.
     assert!(!c.matches(&[b'a'; 200], &mut ctx));
     assert_eq!(ctx.limit_reached, 1);
     assert!(c.matches(b"aaaaxb", &mut ctx));

@@ -106,6 +106,9 @@ impl FlowApp {
         let (txs, next) = (parser.txs(), &mut self.complete[d.index()]);
         // A new parser counts from 0 again.
         *next = if *next > txs.end { 0 } else { (*next).max(txs.start) };
+        if *next == txs.end {
+            return false;
+        }
         // As in Suricata 8, a message of one direction does not complete one of the other.
         let completed;
         (*next, completed) = parser.past_complete(*next, d, complete);
