@@ -305,7 +305,8 @@ fn tricks() -> Vec<Trick> {
 
 /// The last segment of a body has a timestamp that its host may have found too old, and nothing acknowledges it.
 fn at_the_end() -> Trick {
-    let [first, rest] = [&b"POST /ok HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n.....evil-at"[..], b"tack....."];
+    let [first, rest] =
+        [&b"POST /ok HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n.....evil-at"[..], b"tack....."];
     let end = NEXT + first.len() as i64;
     let segments = vec![
         with(&stamp(1001), client(NEXT, first)),

@@ -558,6 +558,18 @@ impl TcpSession {
         (self.flags & flag::APP_OFF == 0 && left(d.app)) || (self.flags & flag::RAW_OFF == 0 && left(d.raw))
     }
 
+    /// Whether the session gives way to a connection that is resumed: nothing but a SYN or an unsolicited SYN/ACK opened it,
+    /// or the client reset it before the server answered.
+    #[inline]
+    pub const fn gives_way(&self) -> bool {
+        match self.state {
+            TcpState::SynSent => true,
+            TcpState::SynRecv => self.flags & flag::MIDSTREAM != 0,
+            TcpState::Closed => self.peers[1].tcp_flags == 0 && self.peers[0].data.is_none(),
+            _ => false,
+        }
+    }
+
     /// Whether raw inspection still has data of a direction left on a connection that is ending. Suricata then treats
     /// each of its packets as one with stream data, although nothing may be acknowledged.
     pub fn raw_waits(&self, direction: Direction) -> bool {

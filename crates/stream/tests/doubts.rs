@@ -380,6 +380,22 @@ fn a_stray_answer_before_a_connection_goes_on() {
     }
 }
 
+/// Neither does a SYN that its sender resets: both may be lost behind the sensor, or be another's.
+#[test]
+fn a_stray_opening_that_is_reset_before_a_connection_goes_on() {
+    for inline in [false, true] {
+        let mut b = Bench::connected(StreamConfig { inline, ..linux() });
+        b.send(&client(1001, b"hello "));
+        b.send(&acks(1007));
+        b.times_out();
+        b.send(&pkt(ToServer, SYN, 1007, 0, b""));
+        b.send(&pkt(ToServer, SYN | RST, 1007, 0, b""));
+        assert_eq!(b.resumes(&client(1007, b"ATTACK")), Some(true), "inline {inline}");
+        b.send(&acks(1013));
+        assert_eq!(b.read(ToServer, false), "ATTACK");
+    }
+}
+
 /// A receiver that does not acknowledge early data when the missing data arrives has discarded it: the next data there
 /// counts.
 #[test]

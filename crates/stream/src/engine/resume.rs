@@ -398,16 +398,12 @@ impl StreamEngine {
         if self.remembered.len == 0 {
             return None;
         }
-        // `free`: no session, or one that only a SYN or an unsolicited SYN/ACK opened, gives way to a resumed
-        // connection. `alone`: a packet without data suffices.
-        let (free, alone) = match session.as_deref() {
-            None => (true, self.config.midstream),
-            Some(s) if s.state == TcpState::SynSent => (true, false),
-            Some(s) => (s.state == TcpState::SynRecv && s.flags & flag::MIDSTREAM != 0, true),
+        // `alone`: a packet without data suffices.
+        let alone = match session.as_deref() {
+            None => self.config.midstream,
+            Some(s) if s.gives_way() => s.state == TcpState::SynRecv,
+            Some(_) => return None,
         };
-        if !free {
-            return None;
-        }
         let header = packet.tcp()?;
         let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
