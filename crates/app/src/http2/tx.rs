@@ -317,13 +317,15 @@ impl Http2Tx {
         if body.events.is_empty() {
             return;
         }
-        let failed = body
-            .events
-            .take()
-            .into_iter()
-            .any(|e| matches!(e, BodyEvent::GzipFailed | BodyEvent::Bomb | BodyEvent::LzmaMemory));
-        if failed {
-            self.event(Event::FailedDecompression);
+        for event in body.events.take() {
+            match event {
+                BodyEvent::GzipFailed | BodyEvent::LzmaMemory => self.event(Event::FailedDecompression),
+                BodyEvent::Bomb => {
+                    self.event(Event::FailedDecompression);
+                    self.event(Event::Bomb);
+                }
+                _ => {}
+            }
         }
     }
 
