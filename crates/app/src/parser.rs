@@ -262,21 +262,12 @@ pub trait Parser: Debug + Send {
         self.next_tx(from)
     }
 
-    /// The transaction of [`Parser::next_awake`], with its number: one look into the list, for loops over all changed ones.
-    fn next_awake_mut(&mut self, from: u64) -> Option<(u64, &mut dyn Transaction)> {
-        let mut id = self.next_awake(from)?;
-        while self.tx(id).is_none() {
-            id = self.next_awake(id + 1)?;
-        }
-        Some((id, self.tx_mut(id)?))
-    }
-
     /// Visits the transactions of [`Parser::next_awake`] in order. Those for which `f` returns true rest ([`Parser::rest_tx`]).
     fn visit_awake(&mut self, f: &mut dyn FnMut(u64, &mut dyn Transaction) -> bool) {
         let mut from = 0;
-        while let Some((id, tx)) = self.next_awake_mut(from) {
+        while let Some(id) = self.next_awake(from) {
             from = id + 1;
-            if f(id, tx) {
+            if self.tx_mut(id).is_some_and(|tx| f(id, tx)) {
                 self.rest_tx(id);
             }
         }

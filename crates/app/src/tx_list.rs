@@ -141,25 +141,24 @@ impl<T: Transaction + 'static> TxList<T> {
     /// The transaction with this number, for the parser: counts as a change.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        let i = self.place(id)?;
-        let TxList { entries, awake, woken, touched, .. } = self;
-        let e = entries.get_mut(i)?;
-        if !e.touched {
-            e.touched = true;
-            touched.push(id);
-        }
-        if !e.awake {
-            e.awake = true;
-            wake(awake, woken, id);
-        }
-        Some(&mut e.tx)
+        self.changed(id, true)
     }
 
     /// As [`TxList::get_mut`], for a change that needs no memory.
     pub(crate) fn wake_mut(&mut self, id: u64) -> Option<&mut T> {
+        self.changed(id, false)
+    }
+
+    /// Finds a transaction and marks it as changed, and with `memory` as one whose memory is to be counted again.
+    #[inline]
+    fn changed(&mut self, id: u64, memory: bool) -> Option<&mut T> {
         let i = self.place(id)?;
-        let TxList { entries, awake, woken, .. } = self;
+        let TxList { entries, awake, woken, touched, .. } = self;
         let e = entries.get_mut(i)?;
+        if memory && !e.touched {
+            e.touched = true;
+            touched.push(id);
+        }
         if !e.awake {
             e.awake = true;
             wake(awake, woken, id);
@@ -334,12 +333,6 @@ macro_rules! transactions_in_list {
 
         fn next_awake(&self, from: u64) -> Option<u64> {
             self.txs.next_awake(from)
-        }
-
-        fn next_awake_mut(&mut self, from: u64) -> Option<(u64, &mut dyn Transaction)> {
-            // Those that were freed are not in the list.
-            let id = self.txs.next_awake(from)?;
-            Some((id, self.txs.look_mut(id)?))
         }
 
         fn visit_awake(&mut self, f: &mut dyn FnMut(u64, &mut dyn Transaction) -> bool) {

@@ -108,8 +108,8 @@ impl Body {
             }
         };
         let overlap = data.len() - self.window.min(data.len()) / 32;
-        // What this window reads, and where the next one begins: at a border in the second half, or else, in a value that is cut,
-        // before the end.
+        // Returns the bytes to read now and the start of the next window: a border in the second half, or, if a value has to be
+        // cut, a place before the end, so that the windows overlap.
         let border = |at: Option<usize>| match at.filter(|&at| at > data.len() / 2) {
             _ if last => (data, data.len()),
             Some(at) => (data.get(..at).unwrap_or(data), at),

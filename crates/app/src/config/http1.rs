@@ -157,6 +157,11 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// The inspection limits of bodies. Inline, data is inspected before it is forwarded, so it never waits for more.
+    pub(crate) fn windows(&self, inline: bool) -> [WindowLimits; 2] {
+        self.window.map(|w| WindowLimits { min: if inline { 0 } else { w.min }, ..w })
+    }
+
     /// Sets a personality, including its path settings.
     pub const fn set_personality(&mut self, personality: Personality) {
         self.personality = personality;

@@ -196,7 +196,7 @@ impl Http1Parser {
             return Err(Outcome::Full);
         }
         let inline = cx.config.http1.body_inline.unwrap_or(cx.inline);
-        let (id, tx) = self.txs.push_default(|id, tx| tx.begin(id, server, inline));
+        let (id, tx) = self.txs.push_default(|id, tx| tx.set_up(id, server, inline));
         Ok((id, tx.ok_or(Outcome::Failed)?))
     }
 

@@ -74,14 +74,9 @@ pub(super) const NOT_SEEN: &[u8] = b"/libhtp::request_uri_not_seen";
 
 impl Http1Tx {
     /// Sets up a new transaction.
-    pub(super) fn begin(&mut self, id: u64, server: &ServerConfig, inline: bool) {
+    pub(super) fn set_up(&mut self, id: u64, server: &ServerConfig, inline: bool) {
         self.base.id = id;
-        self.window = server.window;
-        if inline {
-            for w in &mut self.window {
-                w.min = 0;
-            }
-        }
+        self.window = server.windows(inline);
         if let Some(swf) = server.swf {
             self.swf = Some(Box::new((swf, server.decompress)));
         }

@@ -22,6 +22,6 @@ events! {
     DnsResponseTooLong "dns_response_too_long";
     DataStreamZero "data_stream_zero";
     TooManyFrames "too_many_frames";
-    // Not in Suricata, which raises the event of HTTP/1 alone.
+    // Margay's own: Suricata has this event for HTTP/1 only.
     Bomb "compression_bomb";
 }

@@ -133,12 +133,7 @@ impl Http2Tx {
     /// Sets up a new transaction.
     pub(super) fn set_up(&mut self, id: u64, stream: u32, config: &Config, inline: bool) {
         (self.base.id, self.stream) = (id, stream);
-        self.window = config.server.window;
-        if inline {
-            for w in &mut self.window {
-                w.min = 0;
-            }
-        }
+        self.window = config.server.windows(inline);
     }
 
     /// The data of a side.
@@ -278,16 +273,16 @@ impl Http2Tx {
         self.base.touch(dir);
     }
 
-    /// Ends a side, or with `truncated` stops parsing it.
+    /// Ends a side that is not complete, or with `truncated` stops parsing it.
     pub(super) fn end(&mut self, cx: &mut Parse<'_>, dir: Direction, truncated: bool) {
-        if self.is_complete(dir) {
-            return;
-        }
-        if !self.message_mut(dir).body.end_empty() {
+        let empty = self.message_mut(dir).body.end_empty();
+        if !empty {
             self.with_body(cx, dir, |body, cx, files| body.end(cx, files, dir, truncated));
-            self.count(&mut cx.shared.counters.http_memory);
         }
         doh::end(self.base.id, self.message_mut(dir), dir);
+        if !empty {
+            self.count(&mut cx.shared.counters.http_memory);
+        }
         if !self.message(dir).fields.is_empty() {
             self.base.advance(dir, HEADERS);
         }

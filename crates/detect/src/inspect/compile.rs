@@ -19,7 +19,7 @@ use crate::pcre::Pcre;
 ///
 /// Without this, the places of relative literals multiply: each place of the first with each of the second, and so on,
 /// up to `detect.inspection-recursion-limit`.
-fn spare_places(ops: &mut [Op], acts: bool) -> bool {
+fn spare_places(ops: &mut [Op]) -> bool {
     // Variables that checks set depend on the places of earlier literals, so a place that failed may succeed later.
     let sets = ops.iter().any(|op| matches!(op, Op::ByteExtract(_) | Op::ByteMath(_)));
     let mut slots = 0..TRIED_MAX as u8;
@@ -29,7 +29,6 @@ fn spare_places(ops: &mut [Op], acts: bool) -> bool {
             && c.relative_next
         {
             c.first_only = behind;
-            c.needs_all = !acts;
             if !sets && !behind {
                 c.tried = slots.next();
             }
@@ -71,12 +70,13 @@ impl CompiledBuffer {
             limit: limits.recursion,
             asn1_frames: limits.asn1_frames,
             remembers: false,
+            needs_all: !acts,
             head: if acts { Head::ALL } else { Head::of(&buffer.checks) },
             before: Before::Other,
         };
         out.ops = out.compile_ops(&buffer.checks, limits, 0)?;
         out.before = Before::of(&out.ops);
-        out.remembers = spare_places(&mut out.ops, acts);
+        out.remembers = spare_places(&mut out.ops);
         Ok(out)
     }
 
@@ -161,7 +161,6 @@ impl CompiledBuffer {
                     ends_with: c.ends_with,
                     relative_next: false,
                     first_only: false,
-                    needs_all: false,
                     tried: None,
                     replace,
                 }))

@@ -121,8 +121,6 @@ pub(crate) struct ContentOp {
     relative_next: bool,
     /// Whether only the first place is tried: later checks cannot hold after a later place if they fail after the first.
     first_only: bool,
-    /// Whether nothing but a failure comes of the later checks if one of them fails: they have no side effects.
-    needs_all: bool,
     /// If the result of later checks depends only on this literal's place: the index of its range in
     /// `InspectContext::tried`.
     tried: Option<u8>,
@@ -190,6 +188,8 @@ pub struct CompiledBuffer {
     asn1_frames: u32,
     /// Whether failed places of some literals are remembered.
     remembers: bool,
+    /// Whether nothing but a failure comes of the checks if one of them fails: they have no side effects.
+    needs_all: bool,
     /// Necessary conditions on the buffer's length and first bytes. Accepts everything if the checks have side effects.
     head: Head,
     /// How bytes in front of the buffer would affect the checks.

@@ -388,7 +388,7 @@ impl CompiledBuffer {
                     return exhausted;
                 }
                 failed += 1;
-                if failed == PATIENCE && c.needs_all && !W::CHECKS && rest.iter().any(|op| op.is_missing(data)) {
+                if failed == PATIENCE && self.needs_all && !W::CHECKS && rest.iter().any(|op| op.is_missing(data)) {
                     return Outcome::Stop;
                 }
             }

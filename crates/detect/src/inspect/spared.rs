@@ -13,10 +13,10 @@ fn compile(checks: Vec<BufferCheck>, recursion: u32) -> CompiledBuffer {
 
 /// The same checks without skipping.
 fn tries_all(mut buffer: CompiledBuffer) -> CompiledBuffer {
-    buffer.remembers = false;
+    (buffer.remembers, buffer.needs_all) = (false, false);
     for op in &mut buffer.ops {
         if let Op::Content(c) = op {
-            (c.first_only, c.needs_all, c.tried) = (false, false, None);
+            (c.first_only, c.tried) = (false, None);
         }
     }
     buffer

@@ -177,17 +177,33 @@ pub(super) fn with_whole<'v, W, R>(
     raw.clear();
     out.clear();
     let found = view.buffer(id, 0, raw);
-    let place = found.as_ref().map(|f| (f.data.as_ptr() as usize, f.data.len(), f.offset, f.end, f.seen));
+    let place = found.as_ref().map(Place::of);
     let result = f(found, context);
-    *held = match place {
-        None => Held::Absent,
-        Some((at, len, offset, end, seen)) if (at, len) == (raw.as_ptr() as usize, raw.len()) && len > 0 => {
-            std::mem::swap(raw, out);
-            Held::Cached(offset, end, seen)
-        }
-        Some(_) => Held::Direct,
-    };
+    *held = place.map_or(Held::Absent, |place| place.held(raw, out));
     result
+}
+
+/// Where the bytes of a buffer are, and what is known of them.
+struct Place {
+    at: usize,
+    len: usize,
+    found: (u64, bool, usize),
+}
+
+impl Place {
+    fn of(f: &Found<'_>) -> Place {
+        Place { at: f.data.as_ptr() as usize, len: f.data.len(), found: (f.offset, f.end, f.seen) }
+    }
+
+    /// If the transaction built the bytes in `raw`, they stay in `out`, so that they need not be built again.
+    fn held(self, raw: &mut Vec<u8>, out: &mut Vec<u8>) -> Held {
+        if (self.at, self.len) != (raw.as_ptr() as usize, raw.len()) || raw.is_empty() {
+            return Held::Direct;
+        }
+        std::mem::swap(raw, out);
+        let (offset, end, seen) = self.found;
+        Held::Cached(offset, end, seen)
+    }
 }
 
 pub(super) fn slot_of<'v, 's>(
@@ -217,17 +233,7 @@ pub(super) fn whole<'x, 'v: 'x, W>(
                 slot.transforms.append(f.data, out, transforms, context.pcre_scratch());
                 Held::Cached(f.offset, f.end, 0)
             }
-            Some(f) => {
-                // If the transaction built the bytes in `raw`, they stay there, so that they need not be built again.
-                let place = (f.data.as_ptr() as usize, f.data.len());
-                let Found { offset, end, seen, .. } = f;
-                if place == (raw.as_ptr() as usize, raw.len()) && !raw.is_empty() {
-                    std::mem::swap(raw, out);
-                    Held::Cached(offset, end, seen)
-                } else {
-                    Held::Direct
-                }
-            }
+            Some(f) => Place::of(&f).held(raw, out),
         };
         *held = state;
     }

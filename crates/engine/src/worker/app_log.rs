@@ -146,8 +146,8 @@ impl Stages {
                 let mut from = 0;
                 while let Some(id) = parser.next_tx(from) {
                     from = id + 1;
-                    if parser.tx_mut(id).is_some_and(|tx| visit(id, tx)) {
-                        parser.rest_tx(id);
+                    if let Some(tx) = parser.tx_mut(id) {
+                        visit(id, tx);
                     }
                 }
             } else {

@@ -68,7 +68,7 @@ impl Pipeline {
         let state = |flow: &Flow<FlowExt>| flow.ext.tcp.as_ref().map_or(TcpState::None, |s| s.state());
         let mut before = state(flow);
         let mut resumed = false;
-        if before <= TcpState::SynRecv || flow.ext.tcp.as_deref().is_some_and(|s| s.gives_way()) {
+        if flow.ext.tcp.as_deref().is_none_or(|s| s.gives_way()) {
             // The packet may resume a connection that was silent for longer than a flow lives.
             let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
             if let Some(of_client) = stages.stream.resume(&mut flow.ext.tcp, packet, print) {

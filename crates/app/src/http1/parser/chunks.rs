@@ -27,11 +27,8 @@ impl Http1Parser {
                 // The usual line end needs no step of its own.
                 let ended = left == 0 && data.get(n..).is_some_and(|rest| rest.starts_with(b"\r\n"));
                 let end = if ended { 2 } else { 0 };
-                if let Some(tx) = self.current(dir) {
-                    tx.body_data(cx, server, dir, data.get(..n).unwrap_or(data));
-                    let body = &mut tx.message_mut(dir).body;
-                    body.transferred = body.transferred.saturating_add(end as u64);
-                }
+                self.payload(cx, server, dir, data.get(..n).unwrap_or(data));
+                self.framed(dir, end);
                 self.side(dir).framing = Framing::Chunked(match left {
                     0 if ended => Chunk::Size,
                     0 => Chunk::End,
