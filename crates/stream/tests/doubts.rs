@@ -346,6 +346,19 @@ fn what_else_goes_on_after_silence() {
     }
 }
 
+/// An early FIN without data before it, and then silence: data in its place was not seen before.
+#[test]
+fn an_early_fin_before_silence_is_no_data() {
+    let mut b = Bench::connected(linux());
+    b.send(&pkt(ToServer, FIN | ACK, 1002, 5001, b""));
+    b.times_out();
+    let broken = [&[77, 0][..], &[1; 22]].concat();
+    b.send(&Pkt { unreadable: broken, ..client(1001, b"DECOY") });
+    b.send(&client(1001, b"AT"));
+    b.send(&acks(1003));
+    assert_eq!(b.read(ToServer, false), "AT");
+}
+
 /// Expected data with an old acknowledgment is accepted, but not with an acknowledgment of what was never sent.
 #[test]
 fn data_with_an_impossible_acknowledgment_resumes_nothing() {

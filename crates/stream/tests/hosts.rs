@@ -240,6 +240,22 @@ fn timestamps_that_are_not_noted() {
     }
 }
 
+/// Inline: a host may accept a FIN whose timestamp seems old, and data after it then reads as if the FIN had no sequence
+/// number. Only a repeated FIN passes.
+#[test]
+fn a_fin_with_an_old_timestamp_is_not_forwarded() {
+    let inline = StreamConfig { inline: true, spare_harmless: true, ..StreamConfig::default() };
+    let mut b = with_timestamps(inline);
+    let fin = |time| stamped(time, pkt(ToServer, FIN | ACK, 1002, 5001, b""));
+    b.send(&stamped(1010, client(1001, b"")));
+    let out = b.send(&fin(1003));
+    assert!(out.drop, "{:?}", events(&out));
+    assert!(!b.send(&stamped(1011, client(1001, b"a"))).drop);
+    assert!(!b.send(&fin(1012)).drop);
+    let out = b.send(&fin(1003));
+    assert_eq!((events(&out), out.drop), (vec!["pkt_invalid_timestamp"], false));
+}
+
 /// It is uncertain whether the receiver recorded the timestamp of data after unacknowledged data. Data with an older
 /// timestamp is kept with a doubt. The receiver's own packets show what it recorded.
 #[test]

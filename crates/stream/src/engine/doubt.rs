@@ -95,16 +95,19 @@ impl StreamEngine {
     }
 
     /// Inline: decides what to forward of a rejected segment. A retransmission, late or with an old timestamp because
-    /// the link duplicated or delayed a packet, is no attack. A segment is not spared if it changes earlier data or has
-    /// data that was never seen, even if that was acknowledged.
+    /// the link duplicated or delayed a packet, is no attack. A segment is not spared if it changes earlier data, has
+    /// data that was never seen, even if that was acknowledged, or has a FIN that was not accepted before.
     pub(crate) fn spare(&self, session: &TcpSession, s: &Segment<'_>) -> Spare {
+        let sender = &session.peers[s.from];
+        // A repeated FIN must be at the same place.
+        let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
         if s.payload.is_empty() {
-            return Spare::Passes;
+            // A host that accepts another FIN reads data after it as if the FIN had no sequence number.
+            return if s.has(tcp::FIN) && !again { Spare::No } else { Spare::Passes };
         }
         if session.state < TcpState::Established {
             return Spare::No;
         }
-        let sender = &session.peers[s.from];
         let (Some(d), Ok(at)) = (sender.data.as_deref(), u64::try_from(sender.offset(s.seq))) else {
             return Spare::No;
         };
@@ -128,8 +131,6 @@ impl StreamEngine {
                 (false, false) => Spare::No,
             };
         }
-        // A repeated FIN must be at the same place.
-        let again = sender.has(peer_flag::FIN) && s.end().wrapping_add(1) == sender.next_seq;
         if s.flags & (tcp::SYN | tcp::URG | tcp::RST) != 0 || (s.has(tcp::FIN) && !again) {
             return Spare::No;
         }

@@ -194,10 +194,11 @@ impl FlowPrint {
 impl Entry {
     fn side(p: &Peer, inline: bool) -> Side {
         let ahead = p.next_seq.wrapping_sub(p.last_ack).wrapping_sub(1);
-        let sent = if inline && ahead < EARLY_FIN && ends_early(p) {
-            ahead | EARLY_FIN
-        } else {
-            p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 }
+        let sent = match ends_early(p) {
+            true if inline && ahead < EARLY_FIN => ahead | EARLY_FIN,
+            // The FIN came alone, and all data before it is missing.
+            true if p.data.is_none() => 0,
+            _ => p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 },
         };
         Side { isn: p.isn, next: p.last_ack, sent, edge: p.edge, ts: if p.last_ts == 0 { 0 } else { p.max_ts } }
     }
