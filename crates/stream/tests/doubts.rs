@@ -359,6 +359,27 @@ fn an_early_fin_before_silence_is_no_data() {
     assert_eq!(b.read(ToServer, false), "AT");
 }
 
+/// A FIN alone after silence resumes nothing, but the other side may acknowledge it. Inline, data after it is refused.
+#[test]
+fn a_fin_alone_after_silence() {
+    let mut b = Bench::connected(linux());
+    b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
+    b.times_out();
+    b.send(&pkt(ToClient, FIN | ACK, 5007, 1001, b""));
+    assert!(b.session.is_none());
+    b.send(&acking(5008, client(1001, b"ATTACK")));
+    b.send(&acking(5007, client(1003, b"xxxx")));
+    b.send(&pkt(ToClient, ACK, 5008, 1007, b""));
+    assert_eq!(b.read(ToServer, false), "ATTACK");
+    for place in [1003, 1001] {
+        let mut b = Bench::connected(StreamConfig { inline: true, ..linux() });
+        b.times_out();
+        b.send(&pkt(ToServer, FIN | ACK, place, 5001, b""));
+        assert!(b.session.is_none());
+        assert!(b.send(&client(place, b"ATTACK")).drop, "{place}");
+    }
+}
+
 /// Expected data with an old acknowledgment is accepted, but not with an acknowledgment of what was never sent.
 #[test]
 fn data_with_an_impossible_acknowledgment_resumes_nothing() {

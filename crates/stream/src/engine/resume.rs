@@ -156,10 +156,13 @@ impl Remembered {
         other
     }
 
+    fn get(&mut self, print: u64) -> Option<&mut Entry> {
+        self.set(print)?.iter_mut().find(|e| e.tag == tag(print))
+    }
+
     /// Removes and returns a connection's entry if `fits` accepts it.
     fn take(&mut self, print: u64, fits: impl FnOnce(&Entry) -> bool) -> Option<Entry> {
-        let set = self.set(print)?;
-        let place = set.iter_mut().find(|e| e.tag == tag(print))?;
+        let place = self.get(print)?;
         if !fits(place) {
             return None;
         }
@@ -289,6 +292,24 @@ impl Entry {
         ack && seq::geq(s.end(), own.next) && seq::lt(s.seq, edge)
     }
 
+    /// Remembers a FIN without data, which resumes nothing, but takes a sequence number that the other side may acknowledge.
+    /// Like [`Side::sent`], it tells an early FIN only inline.
+    fn note_fin(&mut self, s: &Segment<'_>, second: bool, inline: bool) {
+        if !self.fits(s, second, inline) {
+            return;
+        }
+        let side = &mut self.sides[self.from(second)];
+        let ahead = s.seq.wrapping_sub(side.next);
+        if side.has_early_fin() || side.has_fin() {
+            return;
+        }
+        if ahead == side.bytes() {
+            side.sent |= FIN;
+        } else if inline && ahead > side.bytes() && ahead < EARLY_FIN {
+            side.sent = ahead | EARLY_FIN;
+        }
+    }
+
     fn restore(&self, session: &mut TcpSession) {
         session.state = TcpState::Established;
         session.flags |= bit::to_session(self.bits) | flag::RESUMED;
@@ -408,12 +429,19 @@ impl StreamEngine {
         let header = packet.tcp()?;
         let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
-            || s.payload.is_empty() && !alone && !s.has(tcp::URG)
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
         {
             return None;
         }
         let inline = self.config.inline;
+        if s.payload.is_empty() && !alone && !s.has(tcp::URG) {
+            if s.has(tcp::FIN)
+                && let Some(entry) = self.remembered.get(print.print())
+            {
+                entry.note_fin(&s, print.second, inline);
+            }
+            return None;
+        }
         let entry = self.remembered.take(print.print(), |e| e.fits(&s, print.second, inline))?;
         self.counters.resumable = self.remembered.len as u64;
         if let Some(opened) = session.take() {
