@@ -305,6 +305,9 @@ lab-lossless: build ## the highest rate without loss beside Suricata's, passive 
 agreement: build ## alerts and events of real captures compared with Suricata; AGREEMENT_FLAGS="--show 2 --only 'dns*'" …
 	@tools/agreement $(RELEASE) $(AGREEMENT_FLAGS)
 
+parser-costs: ## nanoseconds per byte of each parser on real conversations, bound to 50; PARSER_COSTS="--bound 30 my.pcap"
+	@tools/parser-costs $(PARSER_COSTS)
+
 fuzz-seeds: ## seeds for the fuzz targets from captures, rules and lists; SEEDS="my.pcap folder"
 	@tools/fuzz-seeds $(SEEDS)
 

@@ -136,8 +136,8 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     match ask(&socket, &message) {
         Ok(answer) => {
             let ok = answer.get("return").and_then(Value::as_str) == Some("OK");
-            say(&Value::Object(answer).to_string());
-            if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            let said = say(&Value::Object(answer).to_string());
+            if ok { said } else { ExitCode::FAILURE }
         }
         Err(e) => wrong(&e),
     }

@@ -176,10 +176,10 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     };
     match check(&options) {
         Ok(checked) => {
-            say(&if options.json { json(&checked) } else { text(&checked, options.all) });
+            let said = say(&if options.json { json(&checked) } else { text(&checked, options.all) });
             let bad = checked.failed > 0 || checked.count(Level::Error) > 0;
             let odd = options.strict && checked.count(Level::Warning) > 0;
-            if bad || odd { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            if bad || odd { ExitCode::FAILURE } else { said }
         }
         Err(e) => {
             eprintln!("margay rules: {e}");

@@ -2,6 +2,7 @@
 //! tests with every file of `fuzz/corpus`. It asserts the properties that every input must have.
 #![expect(clippy::expect_used, clippy::panic, reason = "it is part of tests, which fail by it")]
 
+pub mod costs;
 mod datasets;
 mod decompress;
 mod dhcp;

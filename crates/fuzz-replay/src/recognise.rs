@@ -18,7 +18,7 @@ pub(crate) const PORTS: [u16; 32] = [
 ];
 
 /// A protocol detector with all protocols enabled, passive or inline.
-fn recogniser(inline: bool) -> &'static Recogniser {
+pub(crate) fn recogniser(inline: bool) -> &'static Recogniser {
     static R: [OnceLock<Recogniser>; 2] = [OnceLock::new(), OnceLock::new()];
     R[usize::from(inline)].get_or_init(|| {
         let mut settings = RecogniseSettings::new(inline);

@@ -163,6 +163,11 @@ fn a_full_disk_is_said_and_survived() {
     // The run completes, and reports that events are missing.
     assert!(dir.join("fast.log").exists() && said.contains("events could not be written and are lost"), "{said}");
     assert_eq!(o.status.code(), Some(1), "{said}");
+    // Commands that print and end fail as well.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full opens");
+    let mut list = Command::new(env!("CARGO_BIN_EXE_margay"));
+    let o = list.arg("--list-keywords=all").stdout(full).output().expect("it starts");
+    assert!(o.status.code() == Some(1) && stderr(&o).contains("standard output"), "{}", stderr(&o));
 }
 
 #[test]

@@ -123,8 +123,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
         }
     };
     match explain(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(f) => {
             eprintln!("margay rules: {}", f.message);
             ExitCode::from(2)
@@ -142,7 +141,8 @@ fn quiet(loading: bool) {
     }
 }
 
-fn explain(o: &Options) -> Result<bool, Failed> {
+/// Prints the explanation. The status is a failure if the rule did not match.
+fn explain(o: &Options) -> Result<ExitCode, Failed> {
     quiet(true);
     let config = settings::configuration(&o.run)?;
     let ips = o.run.simulate_ips;
@@ -201,8 +201,8 @@ fn explain(o: &Options) -> Result<bool, Failed> {
         })
         .collect();
     let notes = notes(&worker);
-    say(&if o.json { json::report(&explained, &notes) } else { text::report(&explained, &notes) });
-    Ok(explained.iter().any(|e| e.trace.matched > 0))
+    let said = say(&if o.json { json::report(&explained, &notes) } else { text::report(&explained, &notes) });
+    Ok(if explained.iter().any(|e| e.trace.matched > 0) { said } else { ExitCode::FAILURE })
 }
 
 /// Reasons in the capture that prevent any rule from matching.

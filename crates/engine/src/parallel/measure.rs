@@ -25,6 +25,7 @@ use super::longest_life;
 use super::turns::Outcome;
 use crate::Failed;
 use crate::checksums::FileChecks;
+use crate::console::say;
 use crate::control::Control;
 use crate::engines::EngineSet;
 use crate::settings as all;
@@ -63,20 +64,14 @@ struct Wanted {
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let wanted = match wanted(args) {
         Ok(Some(wanted)) => wanted,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
+        Ok(None) => return say(USAGE),
         Err(why) => {
             eprint!("margay lab steering: {why}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
     match measure(&wanted) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => say(&text),
         Err(f) => {
             eprintln!("margay lab steering: {}", f.message);
             ExitCode::FAILURE

@@ -8,10 +8,9 @@ use margay_flow::{Direction, EndReason, Flow, FlowConfig, FlowTable, Lookup};
 use margay_packet::{DecodeConfig, Decoder, Frame, Packet, Time};
 use margay_stream::{AppData, StreamConfig, StreamEngine, TcpSession};
 
-use crate::talk::{Act, app_config};
+use crate::recognise::recogniser;
+use crate::talk::Act;
 
-/// Most bytes of a flow to use, because a longer seed slows a fuzzer down without new information.
-const BYTES_MAX: usize = 12 << 10;
 /// Most segments of a flow to use.
 const SEGMENTS_MAX: usize = 128;
 const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
@@ -46,8 +45,18 @@ pub(crate) struct Conversation {
     pub(crate) segments: Vec<Segment>,
 }
 
-#[derive(Debug, Default)]
+/// What to keep of each flow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keep {
+    /// Most bytes.
+    pub(crate) bytes: usize,
+    /// Whether consecutive bytes of one direction become one step.
+    pub(crate) join: bool,
+}
+
+#[derive(Debug)]
 struct FlowState {
+    keep: Keep,
     tcp: Option<Box<TcpSession>>,
     acts: Vec<Act>,
     bytes: usize,
@@ -56,9 +65,14 @@ struct FlowState {
 }
 
 impl FlowState {
-    /// Adds bytes. With `join`, consecutive bytes of one direction become one step.
-    fn bytes(&mut self, dir: Direction, data: &[u8], join: bool) {
-        let data = data.get(..data.len().min(BYTES_MAX.saturating_sub(self.bytes))).unwrap_or(data);
+    fn new(keep: Keep) -> FlowState {
+        FlowState { keep, tcp: None, acts: Vec::new(), bytes: 0, segments: Vec::new(), last: None }
+    }
+
+    /// Adds bytes of a stream, or a datagram.
+    fn bytes(&mut self, dir: Direction, data: &[u8], is_datagram: bool) {
+        let data = data.get(..data.len().min(self.keep.bytes.saturating_sub(self.bytes))).unwrap_or(data);
+        let join = self.keep.join && !is_datagram;
         self.bytes += data.len();
         match self.acts.last_mut() {
             _ if data.is_empty() => {}
@@ -76,9 +90,9 @@ pub(crate) fn frames(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
     }
 }
 
-/// The conversations of a capture, in the order in which they end.
-pub(crate) fn conversations(capture: &[u8]) -> Vec<Conversation> {
-    let config = app_config();
+/// The conversations of a capture, in the order in which they end. Protocols that are off by default count as well.
+pub(crate) fn conversations(capture: &[u8], keep: Keep) -> Vec<Conversation> {
+    let config = AppConfig::new(recogniser(false).clone());
     let mut stream =
         StreamEngine::new(StreamConfig { checksum_validation: false, midstream: true, ..Default::default() });
     let mut flows: FlowTable<FlowState> = FlowTable::new(FlowConfig { memcap: 0, ..FlowConfig::default() });
@@ -87,7 +101,7 @@ pub(crate) fn conversations(capture: &[u8]) -> Vec<Conversation> {
     frames(capture, |f| {
         decoder.decode(f, &mut |p: &Packet<'_>| {
             let mut ended = Vec::new();
-            packet(&mut flows, &mut stream, p, &mut |f, _| ended.push(f));
+            packet(&mut flows, &mut stream, p, keep, &mut |f, _| ended.push(f));
             out.extend(ended.into_iter().filter_map(|f| finish(&config, &mut stream, f)));
         });
     });
@@ -99,13 +113,14 @@ fn packet(
     flows: &mut FlowTable<FlowState>,
     stream: &mut StreamEngine,
     p: &Packet<'_>,
+    keep: Keep,
     ended: &mut dyn FnMut(Flow<FlowState>, EndReason),
 ) {
     if !matches!(p.proto, 6 | 17) || p.fragment || p.invalid {
         return;
     }
     let Some(key) = flows.key(p, 0) else { return };
-    let found = flows.lookup(p, &key, FlowState::default, ended);
+    let found = flows.lookup(p, &key, || FlowState::new(keep), ended);
     let (mut at, mut dir) = match found {
         Lookup::Found(at, dir) => (at, dir),
         Lookup::Created(at) => (at, Direction::ToServer),
@@ -114,13 +129,13 @@ fn packet(
     flows.update(at, p, &key, dir);
     let Some(flow) = flows.get_mut(at) else { return };
     if p.proto == 17 {
-        flow.ext.bytes(dir, p.payload(), false);
+        flow.ext.bytes(dir, p.payload(), true);
         return;
     }
     let fresh = matches!(found, Lookup::Created(_));
     let mut said = stream.process(&mut flow.ext.tcp, p, dir, fresh);
     if said.reuse {
-        let Some(new) = flows.replace(at, p, &key, FlowState::default, ended) else { return };
+        let Some(new) = flows.replace(at, p, &key, || FlowState::new(keep), ended) else { return };
         (at, dir) = (new, Direction::ToServer);
         let Some(flow) = flows.get_mut(at) else { return };
         said = stream.process(&mut flow.ext.tcp, p, dir, true);
@@ -178,7 +193,7 @@ fn take(state: &mut FlowState, all: bool) {
         while let Some(data) = session.app_data(dir, all) {
             let n = match data {
                 AppData::Data { bytes, .. } => {
-                    state.bytes(dir, bytes, true);
+                    state.bytes(dir, bytes, false);
                     bytes.len() as u64
                 }
                 AppData::Gap(n) => {

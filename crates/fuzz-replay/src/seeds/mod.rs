@@ -2,7 +2,7 @@
 //! target (`tools/fuzz-seeds`).
 
 mod bodies;
-mod flows;
+pub(crate) mod flows;
 mod packets;
 mod stream;
 mod text;
@@ -15,13 +15,15 @@ use margay_flow::Direction::{ToClient, ToServer};
 use crate::recognise::PORTS;
 use crate::segments;
 use crate::talk::{Act, write_script};
-use flows::Conversation;
+use flows::{Conversation, Keep};
 
 /// A target's name, and an input for it.
 pub type Seed = (&'static str, Vec<u8>);
 
 /// Most seeds for one target from one capture, because the others are much the same.
 const PER_CAPTURE: usize = 12;
+/// What to keep of a flow: a longer seed slows a fuzzer down without new information.
+const KEEP: Keep = Keep { bytes: 12 << 10, join: true };
 /// Most bytes of a capture for the target `capture`.
 const CAPTURE_MAX: usize = 6 << 10;
 /// Sizes of pieces, minus one, which the seeds use in turn.
@@ -40,7 +42,7 @@ impl Cutter {
         let mut all = vec![("capture", bytes.get(..CAPTURE_MAX).unwrap_or(bytes).to_vec())];
         packets::decode(bytes, &mut self.shapes, &mut all);
         packets::defrag(bytes, &mut all);
-        for c in flows::conversations(bytes) {
+        for c in flows::conversations(bytes, KEEP) {
             self.turn += 1;
             conversation(&c, self.turn, &mut all);
         }
