@@ -40,6 +40,8 @@ pub(crate) const FLOAT: u64 = 1 << 30;
 /// Maximum distance between an uncertain timestamp and the certain one: half of the range in which timestamps can be
 /// compared.
 pub(crate) const TS_SPAN: u32 = 1 << 30;
+/// Seconds after which a timestamp of a host that counts microseconds (Linux since 6.7) may no longer be comparable.
+pub(crate) const TIMESTAMP_AGE_FINE: u32 = (i32::MAX / 1_000_000) as u32;
 
 /// The largest window (RFC 7323 section 2.3).
 const WINDOW_MAX: u32 = 65_535 << 14;
@@ -207,9 +209,10 @@ impl Peer {
             self.flags &= !peer_flag::TIMESTAMP_ALONE;
             if seq::gt(self.last_ts, value) {
                 // The values are more than half the timestamp range apart, so the certain one can no longer be
-                // compared.
+                // compared. Any timestamp may be newer than it.
                 let before = value.wrapping_sub(TS_SPAN);
                 self.last_ts = if before == 0 { 1 } else { before };
+                self.last_ts_time = secs.wrapping_sub(TIMESTAMP_AGE_FINE);
             }
         }
     }

@@ -211,6 +211,27 @@ fn options_that_hide_a_signature() {
     }
 }
 
+/// A client that did not accept the server's SYN, which Linux discards for its options, takes a different SYN/ACK as the
+/// answer to its own.
+#[test]
+fn a_syn_of_the_server_that_was_not_accepted() {
+    for accepted in [false, true] {
+        let mut b = Bench::new(linux());
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN, 5000, 0, b""));
+        assert_eq!(events(&b.send(&pkt(ToClient, SYN | ACK, 5001, 1001, b""))), ["4whs_synack_with_wrong_syn"]);
+        if accepted {
+            b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+            b.send(&pkt(ToClient, ACK, 5001, 1001, b""));
+        } else {
+            b.send(&pkt(ToServer, ACK, 1001, 5002, b""));
+        }
+        b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"-ATTACK"));
+        b.send(&pkt(ToServer, ACK, 1001, 5008, b""));
+        assert_eq!(b.read(ToClient, false), if accepted { "-ATTACK" } else { "ATTACK" });
+    }
+}
+
 /// A server answers one SYN, gives that connection up at another SYN, and answers a third one.
 #[test]
 fn a_connection_in_the_place_of_one_that_was_given_up() {

@@ -6,15 +6,13 @@ use super::data::FLOAT_KEPT;
 use super::doubt;
 use super::{Outcome, Segment, StreamEngine};
 use crate::event::StreamEvent as E;
-use crate::peer::{FLOAT, Peer, peer_flag};
+use crate::peer::{FLOAT, Peer, TIMESTAMP_AGE_FINE, peer_flag};
 use crate::policy::OsPolicy;
 use crate::seq;
 use crate::session::{Queued, TcpSession, TcpState, flag};
 
 /// Seconds after which a timestamp is no longer comparable (RFC 7323 section 5.5: 24 days).
 const TIMESTAMP_AGE: u32 = 24 * 86_400;
-/// The same for hosts whose timestamps may count microseconds (Linux since 6.7).
-const TIMESTAMP_AGE_FINE: u32 = (i32::MAX / 1_000_000) as u32;
 
 impl StreamEngine {
     /// Detects retransmitted data; returns whether the receiver has acknowledged all of it.

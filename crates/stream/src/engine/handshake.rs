@@ -78,6 +78,18 @@ impl StreamEngine {
             session.peers[to].edge = last.wrapping_add(u32::from(s.window));
             return true;
         }
+        let taken = |q: &&Queued| q.syn_ack && from == 0 && s.has(tcp::ACK) && s.ack == q.seq.wrapping_add(1);
+        if let Some(answer) = session.queue.iter().find(taken).copied() {
+            // The client did not accept the server's SYN, but the SYN/ACK that differs from it.
+            session.flags &= !flag::FOUR_WAY;
+            let client = &session.peers[0];
+            if client.last_ts != 0 || client.has(peer_flag::ZERO_TIMESTAMP) {
+                session.flags |= flag::TIMESTAMP;
+            }
+            syn_ack(session, &answer);
+            session.state = TcpState::SynRecv;
+            return self.in_syn_recv(session, s, out);
+        }
         if s.has(tcp::FIN) || !s.has(tcp::ACK) {
             return false;
         }
@@ -108,6 +120,10 @@ impl StreamEngine {
         }
         if s.seq != session.peers[from].isn {
             self.event(out, E::Hs4SynackWithWrongSyn);
+            if from == 1 && session.state == TcpState::SynSent && !self.config.inline {
+                // The client's acknowledgment will tell whether it accepted the SYN or this.
+                self.queue(session, Queued::of(s), out);
+            }
             return false;
         }
         // The SYNs decided already whether timestamps are used.
