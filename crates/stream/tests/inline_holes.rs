@@ -22,7 +22,7 @@ const PRINT: FlowPrint = FlowPrint { hash: 7, second: false };
 
 impl Inline {
     fn connected() -> Inline {
-        let config = StreamConfig {
+        Inline::with(StreamConfig {
             inline: true,
             spare_harmless: true,
             midstream: true,
@@ -30,7 +30,10 @@ impl Inline {
             checksum_validation: false,
             toserver_chunk_size: 100,
             ..StreamConfig::default()
-        };
+        })
+    }
+
+    fn with(config: StreamConfig) -> Inline {
         let mut b = Inline { engine: StreamEngine::new(config), session: None, fresh: true };
         b.send(ToServer, SYN, 999, b"");
         b.send(ToClient, SYN | ACK, 0, b"");
@@ -181,4 +184,36 @@ fn a_connection_that_is_picked_up_by_a_made_up_number() {
         b.acknowledged(0);
         assert_eq!(b.data(0, b"hello"), b"hello");
     }
+}
+
+/// The same where the other side's acknowledgment picked it up: the sender's first packet does not move the place of its
+/// data beyond the depth of reassembly.
+#[test]
+fn a_made_up_number_of_a_side_that_is_known_by_acknowledgments() {
+    for data in [&b""[..], b"x"] {
+        let mut b = Inline::connected();
+        (b.session, b.fresh) = (None, true);
+        b.acknowledged(0);
+        assert_eq!(b.send(ToServer, ACK, 0xd000_0000, data).drop, !data.is_empty());
+        assert_eq!(b.data(0, b"hello"), b"hello", "{data:?}");
+    }
+}
+
+/// A packet without data resumes a connection wherever it would be picked up.
+#[test]
+fn an_acknowledgment_resumes_before_it_picks_up() {
+    let config = StreamConfig {
+        inline: true,
+        spare_harmless: true,
+        async_oneside: true,
+        remembered: 100,
+        checksum_validation: false,
+        ..StreamConfig::default()
+    };
+    let mut b = Inline::with(config);
+    assert_eq!(b.data(0, b"hello"), b"hello");
+    b.acknowledged(5);
+    b.times_out();
+    b.acknowledged(5);
+    assert_eq!(b.engine.counters.resumed, 1);
 }

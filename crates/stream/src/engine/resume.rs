@@ -422,7 +422,7 @@ impl StreamEngine {
         }
         // `alone`: a packet without data suffices.
         let alone = match session.as_deref() {
-            None => self.config.midstream,
+            None => self.picks_up(),
             Some(s) if s.gives_way() => s.state == TcpState::SynRecv,
             Some(_) => return None,
         };

@@ -12,6 +12,10 @@ use crate::peer::{FLOAT, Peer, peer_flag};
 use crate::seq;
 use crate::session::{Queued, TcpSession, TcpState, flag};
 
+/// Inline: how far before the acknowledged data the first data of a side may begin whose numbers were only acknowledged so
+/// far. It is the largest window without a scale.
+const GUESS_BACK: u32 = 65_535;
+
 /// Window scale assumed without a SYN: the largest (RFC 7323 section 2.3).
 pub(crate) const MIDSTREAM_SCALE: u8 = 14;
 
@@ -31,8 +35,7 @@ impl StreamEngine {
             return;
         }
         // A FIN with data may be all that is left of a connection: it is picked up midstream, although nothing follows.
-        // A connection whose handshake is not seen is picked up only midstream. Inline, a live network has older ones.
-        let pickup = self.config.midstream || (self.config.async_oneside && self.config.spare_harmless);
+        let pickup = self.picks_up();
         let last_data = pickup && s.has(tcp::FIN | tcp::ACK) && !s.payload.is_empty();
         if s.has(tcp::FIN) && !last_data {
             self.event(out, E::FinButNoSession);
@@ -133,6 +136,11 @@ impl StreamEngine {
         }
     }
 
+    /// Whether connections are picked up midstream. Inline, a live network has some that are older than the engine.
+    pub(crate) const fn picks_up(&self) -> bool {
+        self.config.midstream || (self.config.async_oneside && self.config.spare_harmless)
+    }
+
     /// Handles the SYN that opens a session.
     fn syn(&mut self, session: &mut TcpSession, s: &Segment<'_>) {
         let p = &mut session.peers[s.from];
@@ -186,7 +194,7 @@ impl StreamEngine {
             session.state = TcpState::SynSent;
         }
         if session.peers[s.from].has(peer_flag::GUESSED) {
-            heard_of(&mut session.peers[s.from], s);
+            heard_of(&mut session.peers[s.from], s, self.config.inline);
         }
         if self.config.inline
             && session.flags & flag::ASYNC != 0
@@ -349,9 +357,12 @@ impl StreamEngine {
 }
 
 /// Handles the first packet of a side whose sequence numbers were known only from the other side's acknowledgments. The
-/// data that those acknowledged need not have been sent.
-fn heard_of(own: &mut Peer, s: &Segment<'_>) {
-    if s.has(tcp::RST) {
+/// data that those acknowledged need not have been sent. But a number far before it would put the side's real data beyond
+/// the depth of reassembly: without data it says nothing, and inline the data is dropped.
+fn heard_of(own: &mut Peer, s: &Segment<'_>, inline: bool) {
+    let back = own.next_seq.wrapping_sub(s.seq);
+    let is_old = seq::lt(s.seq, own.next_seq) && (s.payload.is_empty() || inline && back > GUESS_BACK);
+    if s.has(tcp::RST) || is_old {
         return;
     }
     own.flags &= !peer_flag::GUESSED;
