@@ -435,6 +435,17 @@ fn a_stray_answer_before_a_connection_goes_on() {
     }
 }
 
+/// A number far from that SYN/ACK does not make it a connection of its own.
+#[test]
+fn a_stray_answer_with_a_made_up_number_behind_it() {
+    let mut b = Bench::connected(StreamConfig { inline: true, spare_harmless: true, async_oneside: true, ..linux() });
+    b.times_out();
+    b.send(&pkt(ToClient, SYN | ACK, 5001, 1001, b""));
+    b.send(&pkt(ToClient, ACK, 5001 + 0x7fff_0000, 1001, b""));
+    assert!(!b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"ATTACK")).drop);
+    assert_eq!((b.read(ToClient, false).as_str(), b.engine.counters.resumed), ("ATTACK", 1));
+}
+
 /// Neither does a SYN that its sender resets: both may be lost behind the sensor, or be another's.
 #[test]
 fn a_stray_opening_that_is_reset_before_a_connection_goes_on() {

@@ -58,7 +58,7 @@ impl Inline {
         packet.l4 = L4::Tcp { offset: 0, header_len: 20 };
         packet.proto = 6;
         packet.payload = (20, payload.len() as u32);
-        if self.session.is_none() && self.fresh {
+        if self.session.as_deref().is_none_or(TcpSession::gives_way) {
             self.engine.resume(&mut self.session, &packet, PRINT);
         }
         let fresh = std::mem::take(&mut self.fresh);
