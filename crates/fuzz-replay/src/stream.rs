@@ -269,12 +269,13 @@ fn packet(flows: &mut FlowTable<FlowState>, engine: &mut StreamEngine, p: &Packe
     let Some(flow) = flows.get_mut(at) else { return };
     let fresh = matches!(found, Lookup::Created(_));
     let print = FlowPrint { hash: key.hash(), second: key.source_is_second() };
-    if let Some(of_client) = engine.resume(&mut flow.ext.tcp, p, print)
-        && of_client != (dir == Direction::ToServer)
-    {
-        flow.ext.sent.swap(0, 1);
-        flows.swap(at);
-        dir = dir.reverse();
+    if let Some(of_client) = engine.resume(&mut flow.ext.tcp, p, print) {
+        // A SYN that gave way may have had data.
+        (flow.ext.sent, flow.ext.read) = Default::default();
+        if of_client != (dir == Direction::ToServer) {
+            flows.swap(at);
+            dir = dir.reverse();
+        }
     }
     let Some(flow) = flows.get_mut(at) else { return };
     let mut out: Outcome = engine.process(&mut flow.ext.tcp, p, dir, fresh);

@@ -459,3 +459,21 @@ fn open_frames_are_inspected_in_a_sliding_window_inline() {
     assert_eq!(at(&["--simulate-ips"], "frame-inline"), [5, 6, 7, 8].map(Some));
     assert_eq!(at(&[], "frame-passive").len(), 1);
 }
+
+/// A connection goes on after a long silence, and behind a SYN whose data looks like another protocol. The parser of that
+/// data must not read the connection's.
+#[test]
+fn a_resumed_connection_has_its_own_parser() {
+    const PORTS: (u16, u16) = (40_000, 80);
+    const GREETING: &[u8] = b"SSH-2.0-OpenSSH_9.2\r\n";
+    let mut c = Capture::new();
+    c.open(0, PORTS, (1000, 5000));
+    let later = 4_000_000;
+    c.tcp(later, Client, PORTS, (1000, 0), SYN, GREETING);
+    let request = b"GET /attack HTTP/1.1\r\nHost: x\r\n\r\n";
+    c.tcp(later + 10, Client, PORTS, (1001, 5001), ACK | PUSH, request);
+    c.tcp(later + 11, Server, PORTS, (5001, 1001 + request.len() as u32), ACK, b"");
+    let rules = "drop http any any -> any any (http.uri; content:\"/attack\"; sid:1;)\n";
+    let dir = run_with(&["--simulate-ips"], "resumed", c, rules, "");
+    assert_eq!(sids(&dir), [1]);
+}

@@ -81,6 +81,10 @@ impl Pipeline {
             }
         }
         let Some(flow) = flows.get_mut(at) else { return (at, direction) };
+        if resumed {
+            // The application layer may have read data of the SYN that gave way.
+            stages.restart_app(packet, flow, true);
+        }
         let mut had_session = flow.ext.tcp.is_some() && !resumed;
         let mut out = stages.stream.process(&mut flow.ext.tcp, packet, direction, fresh);
         if resumed {
