@@ -232,6 +232,21 @@ fn a_syn_of_the_server_that_was_not_accepted() {
     }
 }
 
+/// The options of its SYN/ACK count, even if both have the same number.
+#[test]
+fn options_of_a_syn_of_the_server_that_was_not_accepted() {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&pkt(ToClient, SYN, 5000, 0, b""));
+    b.send(&stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")));
+    b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
+    let out = b.send(&stamped(1500, pkt(ToClient, PSH | ACK, 5001, 1001, b"DECOY-")));
+    assert_eq!(events(&out), ["pkt_invalid_timestamp"]);
+    b.send(&stamped(2001, pkt(ToClient, PSH | ACK, 5001, 1001, b"ATTACK")));
+    b.send(&stamped(1002, pkt(ToServer, ACK, 1001, 5007, b"")));
+    assert_eq!(b.read(ToClient, false), "ATTACK");
+}
+
 /// A server answers one SYN, gives that connection up at another SYN, and answers a third one.
 #[test]
 fn a_connection_in_the_place_of_one_that_was_given_up() {

@@ -78,15 +78,7 @@ impl StreamEngine {
             session.peers[to].edge = last.wrapping_add(u32::from(s.window));
             return true;
         }
-        let taken = |q: &&Queued| q.syn_ack && from == 0 && s.has(tcp::ACK) && s.ack == q.seq.wrapping_add(1);
-        if let Some(answer) = session.queue.iter().find(taken).copied() {
-            // The client did not accept the server's SYN, but the SYN/ACK that differs from it.
-            session.flags &= !flag::FOUR_WAY;
-            let client = &session.peers[0];
-            if client.last_ts != 0 || client.has(peer_flag::ZERO_TIMESTAMP) {
-                session.flags |= flag::TIMESTAMP;
-            }
-            syn_ack(session, &answer);
+        if session.flags & flag::FOUR_WAY != 0 && takes_answer(session, s) {
             session.state = TcpState::SynRecv;
             return self.in_syn_recv(session, s, out);
         }
@@ -118,12 +110,15 @@ impl StreamEngine {
             self.event(out, E::Hs4SynackWithWrongAck);
             return false;
         }
+        if from == 0 {
+            // The client accepted the server's SYN.
+            session.queue.clear();
+        } else if session.state == TcpState::SynSent && !self.config.inline {
+            // The client's next packet will tell whether it accepted that SYN or this.
+            self.queue(session, Queued::of(s), out);
+        }
         if s.seq != session.peers[from].isn {
             self.event(out, E::Hs4SynackWithWrongSyn);
-            if from == 1 && session.state == TcpState::SynSent && !self.config.inline {
-                // The client's acknowledgment will tell whether it accepted the SYN or this.
-                self.queue(session, Queued::of(s), out);
-            }
             return false;
         }
         // The SYNs decided already whether timestamps are used.
@@ -161,7 +156,7 @@ impl StreamEngine {
 
     pub(crate) fn in_syn_recv(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let (from, to) = (s.from, s.to());
-        let four_way = session.flags & flag::FOUR_WAY != 0;
+        let four_way = session.flags & flag::FOUR_WAY != 0 && !takes_answer(session, s);
         if s.has(tcp::SYN | tcp::ACK) {
             if four_way {
                 return self.four_way_syn_ack(session, s, out);
@@ -317,6 +312,23 @@ impl Queued {
             sack: s.options.sack_ok,
         }
     }
+}
+
+/// Whether the client acknowledges the server's SYN/ACK without having answered its SYN, which it did not accept. The
+/// handshake is then one of three packets.
+fn takes_answer(session: &mut TcpSession, s: &Segment<'_>) -> bool {
+    let taken = |q: &&Queued| q.syn_ack && s.ack == q.seq.wrapping_add(1);
+    if s.from != 0 || s.has(tcp::SYN) || !s.has(tcp::ACK) {
+        return false;
+    }
+    let Some(answer) = session.queue.iter().find(taken).copied() else { return false };
+    session.flags &= !flag::FOUR_WAY;
+    let client = &session.peers[0];
+    if client.last_ts != 0 || client.has(peer_flag::ZERO_TIMESTAMP) {
+        session.flags |= flag::TIMESTAMP;
+    }
+    syn_ack(session, &answer);
+    true
 }
 
 /// Stores the server's parameters from a SYN/ACK.
