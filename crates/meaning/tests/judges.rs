@@ -601,6 +601,10 @@ fn definitions_and_dated_lines_are_not_sqli() {
         "CREATE VIEW pg_stat_statements AS SELECT * FROM pg_stat_statements(true);",
         "GRANT SELECT ON pg_buffercache TO pg_monitor;",
         "ALTER OPERATOR FAMILY gin_trgm_ops USING gin ADD OPERATOR 5 pg_catalog.~ (text, text);",
+        "/* contrib/x--1.2.sql */\n-- complain; about it\n\\echo Use \"CREATE EXTENSION x\" to load this file. \\quit\n\
+         CREATE FUNCTION f(int4, OUT pages int4)\nRETURNS record AS 'MODULE_PATHNAME', 'f'\nLANGUAGE C STRICT;\n\
+         REVOKE ALL ON FUNCTION f(int4) FROM PUBLIC; COMMENT ON FUNCTION f(int4) IS 'counts; pages';",
+        "CREATE OR REPLACE FUNCTION f() RETURNS int AS $body$ BEGIN SELECT 1; DROP TABLE t; END $body$ LANGUAGE plpgsql;",
         "2026-11-20 12:16:40.251 UTC [46251] app@shop LOG:  statement: PERFORM pg_catalog.set_config(search_path, old_path, true);",
         "2026-11-20T12:16:40 select count(*) from items",
     ];
@@ -611,6 +615,9 @@ fn definitions_and_dated_lines_are_not_sqli() {
         "create function f() returns int as 'x' language sql; drop table users",
         "create function f(s char(20)) returns char(50) deterministic return concat('hello, ', s, '!');",
         "1; create function f() returns int as 'x' language sql",
+        "create function f() returns int as 'x' language sql; select f()",
+        "create function f() returns int as $$ x $$ language sql; copy t from program 'id'",
+        "alter function f() parallel safe; -- \nupdate users set password='x'",
         "grant connect to joe",
         "grant all on *.* to joe",
         "/**/create function f() returns int as 'x' language sql; drop table users",

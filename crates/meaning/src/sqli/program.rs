@@ -2,7 +2,7 @@
 //! function or a type, as migrations have them, and lines of a log.
 
 use super::reader::Reader;
-use super::token::{Kind, Token, tokens};
+use super::token::{Kind, TOKENS, Token, tokens};
 
 /// Objects whose definition is no attack, if the value has nothing else. Definitions of tables, procedures and accounts are
 /// attacks even then.
@@ -19,38 +19,94 @@ const PROGRAM: &[&str] = &[
     "cast",
     "collation",
     "conversion",
+    "text",
+    "foreign",
     "view",
 ];
 
-/// Whether the value is a single definition of a function, a type or the like, or grants the use of something. An injection has
-/// it behind the end of another statement, loads a library with it, or has the function's text in the statement itself, as in
-/// MySQL; the migrations of PostgreSQL have it in a string.
+/// Whether the value is nothing but definitions of functions, types and the like, comments on them, or grants of their use, as
+/// in migrations. An injection has them behind the end of another statement, loads a library with them, or has the function's
+/// text in the statement itself, as in MySQL; the migrations of PostgreSQL have it in a string.
 pub(super) fn is_definition(value: &[u8]) -> bool {
     // Quick exit: nearly all values begin with something else.
-    const STARTS: [&[u8]; 7] = [b"create", b"alter", b"drop", b"grant", b"revoke", b"--", b"/*"];
+    const STARTS: [&[u8]; 9] =
+        [b"create", b"alter", b"drop", b"grant", b"revoke", b"comment on", b"--", b"/*", b"\\echo"];
     let text = value.trim_ascii_start();
     if !STARTS.iter().any(|s| text.starts_with(s)) {
         return false;
     }
-    let tokens = tokens(text);
-    let r = Reader { tokens: &tokens, broken: false, before: false, commented: false };
-    let Some(verb) = tokens.iter().position(|t| t.kind != Kind::Comment) else { return false };
-    let ends = tokens.iter().position(|t| t.is(";")).is_none_or(|at| at + 1 == tokens.len());
-    let loads = |t: &Token<'_>| t.word(&["soname", "external"]) || t.kind == Kind::Text && t.text.contains(&b'/');
-    if !ends || tokens.iter().any(loads) {
+    let text = statements(text);
+    let tokens = tokens(&text);
+    let mut all = tokens.split(|t| t.is(";")).filter(|s| !s.is_empty()).peekable();
+    // Behind more tokens there may be anything.
+    tokens.len() < TOKENS && all.peek().is_some() && all.all(defines)
+}
+
+/// After this many marks of dollar quotes that nothing closes, others count as text: each costs a search to the end.
+const UNCLOSED_MAX: u32 = 16;
+
+/// The text without comments, except those that MySQL executes, without commands of PostgreSQL's shell, and with empty strings
+/// for those in dollar quotes (`$$ … $$`), in which a semicolon ends no statement.
+fn statements(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let (mut rest, mut unclosed) = (text, 0);
+    while let Some(&b) = rest.first() {
+        let at_line = out.last().is_none_or(|b| *b == b'\n');
+        if rest.starts_with(b"--") || at_line && b == b'\\' {
+            let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            rest = rest.get(end..).unwrap_or(&[]);
+        } else if let Some(inner) = rest.strip_prefix(b"/*").filter(|inner| !inner.starts_with(b"!")) {
+            // The rest of an unclosed comment is none of the statements.
+            let end = memchr::memmem::find(inner, b"*/").map_or(inner.len(), |end| end + 2);
+            rest = inner.get(end..).unwrap_or(&[]);
+        } else if let Some(tag) = dollar_tag(rest).filter(|_| unclosed < UNCLOSED_MAX) {
+            let inner = rest.get(tag.len()..).unwrap_or(&[]);
+            let end = memchr::memmem::find(inner, tag);
+            unclosed += u32::from(end.is_none());
+            let text = end.map_or(tag, |_| b"''");
+            out.extend_from_slice(text);
+            rest = inner.get(end.map_or(0, |end| end + tag.len())..).unwrap_or(&[]);
+        } else {
+            out.push(b);
+            rest = rest.get(1..).unwrap_or(&[]);
+        }
+    }
+    out
+}
+
+/// The mark of a string in dollar quotes that begins here: `$tag$`.
+fn dollar_tag(text: &[u8]) -> Option<&[u8]> {
+    let name = text.strip_prefix(b"$")?;
+    let len = name.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+    text.get(..len + 2).filter(|t| t.ends_with(b"$"))
+}
+
+/// Whether a statement is a definition, a comment or a grant.
+fn defines(statement: &[Token<'_>]) -> bool {
+    let r = Reader { tokens: statement, broken: false, before: false, commented: false };
+    let text_at = |at: usize| statement.get(at).filter(|t| t.kind == Kind::Text);
+    let loads = |at: usize| {
+        r.word(at, &["soname", "external"])
+            || r.word(at, &["as"]) && text_at(at + 1).is_some_and(|t| t.text.contains(&b'/'))
+    };
+    if (0..statement.len()).any(loads) || statement.iter().any(|t| matches!(t.kind, Kind::Comment | Kind::Open)) {
         return false;
     }
-    if r.word(verb, &["grant", "revoke"]) {
-        let all = r.word(verb + 1, &["all"]) && r.word(verb, &["grant"]);
-        return !all && tokens.iter().skip(verb).take(8).any(|t| t.word(&["on"]));
+    if r.word(0, &["comment"]) {
+        return r.word(1, &["on"]);
     }
-    let mut kind = verb + 1;
+    if r.word(0, &["grant", "revoke"]) {
+        let all = r.word(1, &["all"]) && r.word(0, &["grant"]);
+        return !all && statement.iter().take(8).any(|t| t.word(&["on"]));
+    }
+    let mut kind = 1;
     while r.word(kind, &["or", "replace"]) {
         kind += 1;
     }
-    let has = |part: &[u8]| memchr::memmem::find(text, part).is_some();
-    let in_string = !(r.word(verb, &["create"]) && r.word(kind, &["function"])) || has(b" as '") || has(b" as $");
-    r.word(verb, &["create", "alter", "drop"]) && r.word(kind, PROGRAM) && in_string
+    let is_function = r.word(0, &["create"]) && r.word(kind, &["function"]);
+    let in_string = (0..statement.len()).any(|at| r.word(at, &["as"]) && text_at(at + 1).is_some());
+    let has_body = statement.iter().any(|t| t.word(&["return", "begin"]));
+    r.word(0, &["create", "alter", "drop"]) && r.word(kind, PROGRAM) && (!is_function || in_string || !has_body)
 }
 
 /// Whether the value begins with a date and a time, `2026-11-20 03:55:37`, as lines of a log do. In a statement that is a

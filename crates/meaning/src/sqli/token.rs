@@ -1,7 +1,7 @@
 //! Tokens of SQL, for all dialects at once.
 
 /// Most tokens of a value.
-const TOKENS: usize = 16 << 10;
+pub(super) const TOKENS: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
