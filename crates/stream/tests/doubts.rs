@@ -7,7 +7,7 @@ mod common;
 use common::{Bench, Pkt, events, pkt};
 use margay_flow::Direction;
 use margay_packet::tcp::flag::*;
-use margay_stream::{FlowPrint, OsPolicy, StreamConfig};
+use margay_stream::{OsPolicy, StreamConfig};
 
 use Direction::{ToClient, ToServer};
 
@@ -302,179 +302,37 @@ fn early_data_beyond_the_window_of_a_handshake() {
     assert!(!b.send(&client(1202, b"end")).accepted);
 }
 
-/// A resumed connection knows which data was seen and not acknowledged.
-#[test]
-fn what_was_not_acknowledged_before_a_silence() {
-    let mut b = Bench::connected(linux());
-    b.send(&client(1001, b"hello "));
-    b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
-    b.times_out();
-    // It acknowledges an answer that was sent, and is what the server expects: nothing replaces it.
-    b.send(&acking(5007, client(1007, b"AT")));
-    b.send(&acking(5007, client(1009, b"TACK")));
-    b.send(&acking(5007, client(1007, b"DECOY--")));
-    b.send(&pkt(ToClient, ACK, 5007, 1014, b""));
-    assert_eq!(b.read(ToServer, false), "<6>ATTACK-");
-    // Lost data is sent again.
-    let mut b = Bench::connected(linux());
-    b.send(&client(1001, b"hello "));
-    b.times_out();
-    b.send(&client(1007, b"ACK"));
-    b.send(&client(1001, b"hiATT "));
-    b.send(&acks(1010));
-    assert_eq!(b.read(ToServer, false), "hiATT ACK");
+/// A connection with timestamps, to a server with a window of this size.
+fn with_timestamps(window: u16) -> Bench {
+    let mut b = Bench::new(linux());
+    b.send(&stamped(1000, pkt(ToServer, SYN, 1000, 0, b"")));
+    b.send(&Pkt { window, ..stamped(2000, pkt(ToClient, SYN | ACK, 5000, 1001, b"")) });
+    b.send(&stamped(1001, pkt(ToServer, ACK, 1001, 5001, b"")));
+    b
 }
 
-/// Servers wait longer for the end of a handshake than flows live.
+/// Of three timestamps that its receiver may have recorded, no two can be compared: none is certainly old.
 #[test]
-fn a_handshake_that_ends_after_silence() {
-    let opening = |b: &mut Bench| {
-        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
-        b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
-    };
-    let mut b = Bench::new(linux());
-    opening(&mut b);
-    b.times_out();
-    b.send(&acking(5002, client(1001, b"x")));
-    assert!(b.session.is_none());
-    b.send(&client(1001, b"ATTACK"));
+fn timestamps_that_cannot_be_compared() {
+    let mut b = with_timestamps(u16::MAX);
+    b.send(&acking(5101, client(1001, b"DECOY-")));
+    b.send(&stamped(0x7fff_ffff, client(1003, b"")));
+    b.send(&stamped(0xf000_0000, client(1001, b"")));
+    let out = b.send(&stamped(0x8000_0000, client(1001, b"ATTACK")));
+    assert!(out.accepted && events(&out).contains(&"pkt_invalid_timestamp"));
     b.send(&acks(1007));
     assert_eq!(b.read(ToServer, false), "ATTACK");
-    // A handshake that was not answered is over.
-    let mut b = Bench::new(linux());
-    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
-    b.times_out();
-    b.send(&client(1001, b"x"));
-    assert!(b.session.is_none());
-    // However many there are, they evict no established connection.
-    let mut b = Bench::connected(StreamConfig { remembered: 4, ..linux() });
-    b.times_out();
-    let session = {
-        let mut other = Bench::new(linux());
-        opening(&mut other);
-        other.session.unwrap()
-    };
-    for i in 1..100u64 {
-        b.engine.remember(&session, FlowPrint { hash: i << 40 | 7, second: false }, 2000);
-    }
-    assert_eq!(b.engine.counters.resumable, 4);
-    assert_eq!(b.engine.counters.resumable_forgotten, 96);
-    b.send(&client(1001, b"x"));
-    assert!(b.session.is_some());
 }
 
-/// An unacknowledged FIN may be lost; in passive mode, a packet beyond the window may still be accepted.
+/// A receiver with more room than it announced records the timestamp of a segment beyond its window.
 #[test]
-fn what_else_goes_on_after_silence() {
-    let mut b = Bench::connected(linux());
-    b.send(&pkt(ToClient, FIN | ACK, 5001, 1001, b""));
-    b.send(&pkt(ToServer, FIN | ACK, 1001, 5002, b""));
-    b.times_out();
-    b.send(&acking(5002, client(1001, b"ATTACK")));
-    b.send(&pkt(ToClient, ACK, 5002, 1007, b""));
-    assert_eq!(b.read(ToServer, false), "ATTACK");
-    for inline in [false, true] {
-        let mut b = Bench::connected(StreamConfig { inline, ..linux() });
-        b.send(&Pkt { window: 2, ..acks(1001) });
-        b.times_out();
-        b.send(&client(1001 + 8193, b"x"));
-        assert_eq!(b.session.is_some(), !inline);
-    }
-}
-
-/// An early FIN without data before it, and then silence: data in its place was not seen before.
-#[test]
-fn an_early_fin_before_silence_is_no_data() {
-    let mut b = Bench::connected(linux());
-    b.send(&pkt(ToServer, FIN | ACK, 1002, 5001, b""));
-    b.times_out();
-    let broken = [&[77, 0][..], &[1; 22]].concat();
-    b.send(&Pkt { unreadable: broken, ..client(1001, b"DECOY") });
-    b.send(&client(1001, b"AT"));
-    b.send(&acks(1003));
-    assert_eq!(b.read(ToServer, false), "AT");
-}
-
-/// A FIN alone after silence resumes nothing, but the other side may acknowledge it. Inline, data after it is refused.
-#[test]
-fn a_fin_alone_after_silence() {
-    let mut b = Bench::connected(linux());
-    b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"answer"));
-    b.times_out();
-    b.send(&pkt(ToClient, FIN | ACK, 5007, 1001, b""));
-    assert!(b.session.is_none());
-    b.send(&acking(5008, client(1001, b"ATTACK")));
-    b.send(&acking(5007, client(1003, b"xxxx")));
-    b.send(&pkt(ToClient, ACK, 5008, 1007, b""));
-    assert_eq!(b.read(ToServer, false), "ATTACK");
-    for place in [1003, 1001] {
-        let mut b = Bench::connected(StreamConfig { inline: true, ..linux() });
-        b.times_out();
-        b.send(&pkt(ToServer, FIN | ACK, place, 5001, b""));
-        assert!(b.session.is_none());
-        assert!(b.send(&client(place, b"ATTACK")).drop, "{place}");
-    }
-}
-
-/// Expected data with an old acknowledgment is accepted, but not with an acknowledgment of what was never sent.
-#[test]
-fn data_with_an_impossible_acknowledgment_resumes_nothing() {
-    for (back, resumes) in [(0, true), (60_000, true), (300_000, true), (-100, true), (-70_000, false)] {
-        let mut b = Bench::connected(linux());
-        b.send(&client(1001, b"hello "));
-        b.send(&acks(1007));
-        b.times_out();
-        b.send(&acking(5001u32.wrapping_sub(back as u32), client(1007, b"ATTACK")));
-        assert_eq!(b.session.is_some(), resumes, "{back}");
-    }
-}
-
-/// Inline, an unsolicited SYN/ACK does not stop a connection from being resumed.
-#[test]
-fn a_stray_answer_before_a_connection_goes_on() {
-    for (config, at) in [(true, 1001), (true, 1167), (false, 1001)]
-        .map(|(inline, at)| (StreamConfig { inline, spare_harmless: inline, midstream: true, ..linux() }, at))
-    {
-        let mut b = Bench::connected(config);
-        b.send(&client(1001, b"hello "));
-        b.send(&acks(1007));
-        b.times_out();
-        b.send(&pkt(ToClient, SYN | ACK, at, 5001, b""));
-        // The server's reply to that.
-        let p = pkt(ToServer, ACK, 5001, 1007, b"");
-        let of_client = b.resumes(&Pkt { to: ToClient, ..p });
-        assert_eq!(of_client, Some(false));
-        b.send(&client(1007, b"ATTACK"));
-        b.send(&acks(1013));
-        assert_eq!(b.read(ToServer, false), "ATTACK");
-    }
-}
-
-/// A number far from that SYN/ACK does not make it a connection of its own.
-#[test]
-fn a_stray_answer_with_a_made_up_number_behind_it() {
-    let mut b = Bench::connected(StreamConfig { inline: true, spare_harmless: true, async_oneside: true, ..linux() });
-    b.times_out();
-    b.send(&pkt(ToClient, SYN | ACK, 5001, 1001, b""));
-    b.send(&pkt(ToClient, ACK, 5001 + 0x7fff_0000, 1001, b""));
-    assert!(!b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"ATTACK")).drop);
-    assert_eq!((b.read(ToClient, false).as_str(), b.engine.counters.resumed), ("ATTACK", 1));
-}
-
-/// Neither does a SYN that its sender resets: both may be lost behind the sensor, or be another's.
-#[test]
-fn a_stray_opening_that_is_reset_before_a_connection_goes_on() {
-    for inline in [false, true] {
-        let mut b = Bench::connected(StreamConfig { inline, ..linux() });
-        b.send(&client(1001, b"hello "));
-        b.send(&acks(1007));
-        b.times_out();
-        b.send(&pkt(ToServer, SYN, 1007, 0, b""));
-        b.send(&pkt(ToServer, SYN | RST, 1007, 0, b""));
-        assert_eq!(b.resumes(&client(1007, b"ATTACK")), Some(true), "inline {inline}");
-        b.send(&acks(1013));
-        assert_eq!(b.read(ToServer, false), "ATTACK");
-    }
+fn the_timestamp_of_a_segment_beyond_the_window() {
+    let mut b = with_timestamps(4);
+    b.send(&client(1001, b"abcdef"));
+    b.send(&stamped(0x8000_0000, client(1007, b"")));
+    b.send(&stamped(0xffff_0000, client(1007, b"g")));
+    b.send(&acks(1008));
+    assert_eq!(b.read(ToServer, false), "abcdefg");
 }
 
 /// A receiver that does not acknowledge early data when the missing data arrives has discarded it: the next data there

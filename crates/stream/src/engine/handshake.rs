@@ -267,7 +267,7 @@ impl StreamEngine {
             let in_place = s.seq == server.next_seq && client_ack;
             // If the client's packets are not seen, any of the window may be next.
             let in_window = seq::geq(s.seq, server.next_seq) && seq::leq(s.seq, server.edge);
-            if !in_place && !(session.flags & flag::MIDSTREAM != 0 && in_window) {
+            if !(in_place || session.flags & flag::MIDSTREAM != 0 && in_window) {
                 if client_ack || seq::geq(s.seq, server.next_seq) && seq::leq(s.end(), server.edge) {
                     self.event(out, E::Hs3WrongSeqWrongAck);
                 }

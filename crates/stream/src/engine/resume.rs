@@ -33,34 +33,61 @@ struct Side {
     isn: u32,
     /// The other side's highest acknowledgment.
     next: u32,
-    /// Bytes seen after the acknowledged ones, without a hole. The highest bit says that an unacknowledged FIN follows
-    /// them. With the bit [`EARLY_FIN`], the other bits hold the distance from `next` to a FIN before which data is
-    /// missing.
-    sent: u32,
+    sent: Ahead,
     edge: u32,
     /// The latest timestamp that the other side may have recorded; 0 for none.
     ts: u32,
 }
 
-/// The bit of [`Side::sent`] for a FIN. No window is that large, so the byte count never reaches it.
+/// What a side sent after the acknowledged bytes: bytes without a hole, and a FIN. An early FIN, before which data is missing,
+/// has its distance from the acknowledged bytes in the upper half of the low 30 bits; or in all of them, if it is far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ahead(u32);
+
+/// The bit of [`Ahead`] for a FIN right after the bytes. No window is so large that bytes need this bit or the next.
 const FIN: u32 = 1 << 31;
-
-/// The bit of [`Side::sent`] for an early FIN. Used only inline, where data after a FIN is rejected, even if it arrives
-/// after the connection was resumed.
+/// The bit of [`Ahead`] for an early FIN; with [`FIN`], for one that is far.
 const EARLY_FIN: u32 = 1 << 30;
+/// Bits for the bytes beside an early FIN.
+const NEAR: u32 = 15;
 
-impl Side {
-    /// Bytes seen after the acknowledged ones, without a hole.
-    const fn bytes(&self) -> u32 {
-        if self.has_early_fin() { 0 } else { self.sent & !FIN }
+impl Ahead {
+    const fn in_order(bytes: u32, fin: bool) -> Ahead {
+        Ahead(if fin { bytes | FIN } else { bytes })
     }
 
-    const fn has_early_fin(&self) -> bool {
-        self.sent & EARLY_FIN != 0
+    /// For a FIN at a distance from the acknowledged bytes. If there is room for the distance or the bytes only, the FIN
+    /// matters inline, where data after it is rejected, and the bytes otherwise.
+    fn early_fin(bytes: u32, distance: u32, inline: bool) -> Ahead {
+        if bytes < 1 << NEAR && distance < 1 << NEAR {
+            Ahead(EARLY_FIN | distance << NEAR | bytes)
+        } else if distance < EARLY_FIN && (inline || bytes == 0) {
+            Ahead(FIN | EARLY_FIN | distance)
+        } else {
+            Ahead::in_order(bytes, false)
+        }
     }
 
-    const fn has_fin(&self) -> bool {
-        self.sent & FIN != 0
+    const fn bytes(self) -> u32 {
+        match self.0 & (FIN | EARLY_FIN) {
+            EARLY_FIN => self.0 & ((1 << NEAR) - 1),
+            0 | FIN => self.0 & !FIN,
+            _ => 0,
+        }
+    }
+
+    /// The distance of an early FIN from the acknowledged bytes.
+    const fn distance(self) -> Option<u32> {
+        match self.0 & (FIN | EARLY_FIN) {
+            EARLY_FIN => Some((self.0 & !EARLY_FIN) >> NEAR),
+            0 | FIN => None,
+            _ => Some(self.0 & !(FIN | EARLY_FIN)),
+        }
+    }
+
+    /// Whether a FIN follows the bytes.
+    const fn ends(self) -> bool {
+        self.0 & (FIN | EARLY_FIN) == FIN
     }
 }
 
@@ -197,11 +224,12 @@ impl FlowPrint {
 impl Entry {
     fn side(p: &Peer, inline: bool) -> Side {
         let ahead = p.next_seq.wrapping_sub(p.last_ack).wrapping_sub(1);
-        let sent = match ends_early(p) {
-            true if inline && ahead < EARLY_FIN => ahead | EARLY_FIN,
-            // The FIN came alone, and all data before it is missing.
-            true if p.data.is_none() => 0,
-            _ => p.unacknowledged() | if p.ends_unacknowledged() { FIN } else { 0 },
+        let sent = if ends_early(p) {
+            // A FIN alone: all data before it is missing.
+            let bytes = if p.data.is_none() { 0 } else { p.unacknowledged() };
+            Ahead::early_fin(bytes, ahead, inline)
+        } else {
+            Ahead::in_order(p.unacknowledged(), p.ends_unacknowledged())
         };
         Side { isn: p.isn, next: p.last_ack, sent, edge: p.edge, ts: if p.last_ts == 0 { 0 } else { p.max_ts } }
     }
@@ -285,7 +313,7 @@ impl Entry {
         };
         // Linux accepts expected data without checking the age of its acknowledgment, unless that is of data that was
         // not sent. The session reports an old acknowledgment once it exists.
-        let expected = !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.bytes());
+        let expected = !s.payload.is_empty() && s.seq == own.next.wrapping_add(own.sent.bytes());
         let ack = ack || !inline && expected && seq::leq(s.ack, other.next);
         // A receiver may have more room than it announced, and then accepts data beyond the announced window.
         let edge = if inline { own.edge } else { own.edge.wrapping_add(self.max_window(from)) };
@@ -293,21 +321,17 @@ impl Entry {
     }
 
     /// Remembers a FIN without data, which resumes nothing, but takes a sequence number that the other side may acknowledge.
-    /// Like [`Side::sent`], it tells an early FIN only inline.
     fn note_fin(&mut self, s: &Segment<'_>, second: bool, inline: bool) {
         if !self.fits(s, second, inline) {
             return;
         }
         let side = &mut self.sides[self.from(second)];
-        let ahead = s.seq.wrapping_sub(side.next);
-        if side.has_early_fin() || side.has_fin() {
+        let (bytes, distance) = (side.sent.bytes(), s.seq.wrapping_sub(side.next));
+        if side.sent.ends() || side.sent.distance().is_some() || distance < bytes {
             return;
         }
-        if ahead == side.bytes() {
-            side.sent |= FIN;
-        } else if inline && ahead > side.bytes() && ahead < EARLY_FIN {
-            side.sent = ahead | EARLY_FIN;
-        }
+        side.sent =
+            if distance == bytes { Ahead::in_order(bytes, true) } else { Ahead::early_fin(bytes, distance, inline) };
     }
 
     fn restore(&self, session: &mut TcpSession) {
@@ -316,11 +340,13 @@ impl Entry {
         let inline = session.inline();
         for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
-            p.advance(side.next.wrapping_add(side.bytes()).wrapping_add(side.has_fin().into()));
-            if side.has_early_fin() {
-                p.advance(side.next.wrapping_add(side.sent & !EARLY_FIN).wrapping_add(1));
+            p.advance(side.next.wrapping_add(side.sent.bytes()).wrapping_add(side.sent.ends().into()));
+            if let Some(distance) = side.sent.distance() {
+                p.advance(side.next.wrapping_add(distance).wrapping_add(1));
+                p.flags |= peer_flag::FIN;
             }
-            if inline && (side.has_fin() || side.has_early_fin()) {
+            // Passive, an unacknowledged FIN may have been lost.
+            if inline && (side.sent.ends() || side.sent.distance().is_some()) {
                 p.flags |= peer_flag::FIN;
                 session.state = match (n, session.state) {
                     (0, _) => TcpState::CloseWait,
@@ -458,14 +484,14 @@ impl StreamEngine {
         let seed = new.peers[0].isn;
         for (from, side) in entry.sides.iter().enumerate() {
             let urgent = entry.pending_urgent(from);
-            if side.bytes() == 0 && urgent.is_none() {
+            if side.sent.bytes() == 0 && urgent.is_none() {
                 continue;
             }
             // Data from before the resumption is not stored, so it is read again only if it is sent again. It is not a
             // gap.
             let d = self.assembly(&mut new.peers[from], from, seed, false);
-            d.buffer = StreamBuffer::behind(side.bytes().into());
-            d.gap_seen = side.bytes().into();
+            d.buffer = StreamBuffer::behind(side.sent.bytes().into());
+            d.gap_seen = side.sent.bytes().into();
             if let Some(at) = urgent {
                 d.buffer.point_urgent(at.into());
             }

@@ -287,7 +287,7 @@ impl StreamEngine {
             _ => self.in_closing_states(session, s, out),
         };
         if !ok {
-            if s.has(tcp::FIN | tcp::ACK) && out.doubt & doubt::ACK == 0 && !self.config.inline {
+            if s.has(tcp::ACK) && out.doubt & doubt::ACK == 0 && !self.config.inline {
                 self.note_refused(session, s);
             }
             return false;
@@ -330,10 +330,11 @@ impl StreamEngine {
         true
     }
 
-    /// Passive: handles a FIN that does not fit. A receiver may record its timestamp even if it repeats known data.
+    /// Passive: handles a segment that does not fit. A receiver may have more room than it announced, and records the timestamp
+    /// of a FIN even if that repeats known data.
     fn note_refused(&self, session: &mut TcpSession, s: &Segment<'_>) {
         let own = &mut session.peers[s.from];
-        let again = seq::leq(s.seq, own.expected()) && seq::geq(s.end().wrapping_add(1), own.last_ack);
+        let again = seq::leq(s.seq, own.expected_at_most()) && seq::geq(s.end().wrapping_add(1), own.last_ack);
         if let Some((value, _)) = s.options.timestamp.filter(|_| again && session.flags & flag::TIMESTAMP != 0) {
             let latest = own.max_ts;
             own.note_timestamp(value, s.time.secs() as u32, false);
