@@ -243,3 +243,20 @@ fn data_of_a_syn_that_does_not_count_is_not_counted_either() {
     assert_eq!(b.state(), TcpState::SynRecv);
     assert_eq!(b.engine.counters.reassembly_memuse, 0);
 }
+
+/// Data came with a SYN/ACK that the client did not accept: it accepted another one, and its stream begins there.
+#[test]
+fn data_with_a_syn_ack_that_was_not_accepted() {
+    for inline in [false, true] {
+        let mut b = Bench::new(StreamConfig { inline, ..StreamConfig::default() });
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b"DECOY-"));
+        b.read(ToClient, false);
+        b.send(&pkt(ToClient, SYN | ACK, 5500, 1001, b""));
+        assert_eq!(b.send(&pkt(ToServer, ACK, 1001, 5501, b"")).untaken, inline);
+        let out = b.send(&pkt(ToClient, PSH | ACK, 5501, 1001, b"ATTACK"));
+        assert!(events(&out).is_empty() && !out.rewrite);
+        b.send(&pkt(ToServer, ACK, 1001, 5507, b""));
+        assert_eq!(b.read(ToClient, false), "ATTACK", "inline {inline}");
+    }
+}

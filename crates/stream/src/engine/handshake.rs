@@ -237,6 +237,8 @@ impl StreamEngine {
             if !ack_ok {
                 let other = session.queue.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
                 if let Some(other) = other {
+                    // Inline, data that came with the first SYN/ACK was read already.
+                    out.untaken |= self.not_taken(&mut session.peers[1]) && self.config.inline;
                     syn_ack(session, &other);
                     ack_ok = true;
                 }

@@ -60,7 +60,7 @@ pub struct Outcome {
     /// The application layer must restart: the data read so far was not the beginning of the stream, or a connection
     /// that counted as closed continues.
     pub restart: bool,
-    /// The application layer must restart, because it read data of a SYN that the server did not accept.
+    /// The application layer must restart, because it read data of a SYN or SYN/ACK that the other side did not accept.
     pub untaken: bool,
     /// The configured policy for this condition must decide.
     pub exception: Option<Exception>,
