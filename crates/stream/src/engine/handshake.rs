@@ -316,8 +316,8 @@ impl Queued {
     }
 }
 
-/// Whether the client acknowledges the server's SYN/ACK without having answered its SYN, which it did not accept. The
-/// handshake is then one of three packets.
+/// Makes the handshake one of three packets if the client acknowledges the server's SYN/ACK and did not answer its SYN, which
+/// it did not accept then. Returns whether it is one.
 fn takes_answer(session: &mut TcpSession, s: &Segment<'_>) -> bool {
     let taken = |q: &&Queued| q.syn_ack && s.ack == q.seq.wrapping_add(1);
     if s.from != 0 || s.has(tcp::SYN) || !s.has(tcp::ACK) {
