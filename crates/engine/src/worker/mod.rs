@@ -423,15 +423,18 @@ impl Pipeline {
         fate.pcap.passed |= flow.core.action == FlowAction::Pass;
         // Inline, where the packet and the reassembled stream differ, the stream wins.
         let rewritten = stages.rewritten(packet, flow, dir, seen);
+        // A packet that cannot be changed is dropped, but after inspection: the stream has its data, and may let the same pass
+        // when it comes again.
+        let mut unchangeable = None;
         if let (Some(copy), Some(wire)) = (&rewritten, &mut stages.wire)
             && wire.inline
             && !wire.rewrite(packet, copy)
         {
             // The packet would carry other data than was inspected.
-            fate.drop = fate.drop.or(Some(DropReason::StreamError));
+            unchangeable = Some(DropReason::StreamError);
         }
         if seen.clear_urgent && !stages.wire.as_mut().is_none_or(|w| !w.inline || w.clear_urgent(packet)) {
-            fate.drop = fate.drop.or(Some(DropReason::StreamUrgent));
+            unchangeable = unchangeable.or(Some(DropReason::StreamUrgent));
         }
         let copy;
         let packet = match &rewritten {
@@ -465,6 +468,7 @@ impl Pipeline {
             }
             stages.frames_unwatched(flow);
         }
+        fate.drop = fate.drop.or(unchangeable);
         fate.drop_with_inner();
         // This comes after detection, so that events show the bits that the packet set.
         stages.log_anomalies(packet, Some(flow), seen.events.as_slice());
