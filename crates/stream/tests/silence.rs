@@ -226,3 +226,20 @@ fn a_stray_opening_that_is_reset_before_a_connection_goes_on() {
         assert_eq!(b.read(ToServer, false), "ATTACK");
     }
 }
+
+/// The server answers the stray SYN with an acknowledgment of the connection, as RFC 5961 says.
+#[test]
+fn a_stray_opening_that_is_challenged() {
+    for inline in [false, true] {
+        let mut b = Bench::connected(StreamConfig { inline, ..linux() });
+        b.send(&client(1001, b"hello "));
+        b.send(&acks(1007));
+        b.times_out();
+        b.send(&pkt(ToServer, SYN, 1040, 0, b""));
+        assert_eq!(b.resumes(&acks(1007)), Some(false), "inline {inline}");
+        b.send(&pkt(ToServer, SYN | RST, 1040, 0, b""));
+        b.send(&client(1007, b"ATTACK"));
+        b.send(&acks(1013));
+        assert_eq!(b.read(ToServer, false), "ATTACK");
+    }
+}

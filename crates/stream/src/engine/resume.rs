@@ -446,14 +446,21 @@ impl StreamEngine {
         if self.remembered.len == 0 {
             return None;
         }
+        if session.as_deref().is_some_and(|s| !s.gives_way()) {
+            return None;
+        }
+        let header = packet.tcp()?;
+        let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         // `alone`: a packet without data suffices.
         let alone = match session.as_deref() {
             None => self.picks_up(),
-            Some(s) if s.gives_way() => s.state == TcpState::SynRecv,
-            Some(_) => return None,
+            // An acknowledgment that is none of the SYN: its receiver still has the connection (RFC 5961 section 4).
+            Some(opened) if opened.state == TcpState::SynSent => {
+                let first = opened.peers[0].isn.wrapping_add(1);
+                s.ack != first && s.seq != first
+            }
+            Some(opened) => opened.state == TcpState::SynRecv,
         };
-        let header = packet.tcp()?;
-        let s = Segment::new(&header, packet, margay_flow::Direction::ToServer);
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
         {
