@@ -454,7 +454,7 @@ impl StreamEngine {
         // `alone`: a packet without data suffices.
         let alone = match session.as_deref() {
             None => self.picks_up(),
-            // An acknowledgment that is none of the SYN: its receiver still has the connection (RFC 5961 section 4).
+            // The SYN's receiver acknowledges something else: it still has the connection (RFC 5961 section 4).
             Some(opened) if opened.state == TcpState::SynSent => {
                 let first = opened.peers[0].isn.wrapping_add(1);
                 s.ack != first && s.seq != first
