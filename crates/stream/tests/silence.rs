@@ -227,17 +227,23 @@ fn a_stray_opening_that_is_reset_before_a_connection_goes_on() {
     }
 }
 
-/// The server answers the stray SYN with an acknowledgment of the connection, as RFC 5961 says.
+/// The server answers the stray SYN, or its reset, with an acknowledgment of the connection, as RFC 5961 says.
 #[test]
 fn a_stray_opening_that_is_challenged() {
-    for inline in [false, true] {
+    for (inline, reset_first) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut b = Bench::connected(StreamConfig { inline, ..linux() });
         b.send(&client(1001, b"hello "));
         b.send(&acks(1007));
         b.times_out();
+        let reset = pkt(ToServer, SYN | RST, 1040, 0, b"");
         b.send(&pkt(ToServer, SYN, 1040, 0, b""));
-        assert_eq!(b.resumes(&acks(1007)), Some(false), "inline {inline}");
-        b.send(&pkt(ToServer, SYN | RST, 1040, 0, b""));
+        if reset_first {
+            b.send(&reset);
+        }
+        assert_eq!(b.resumes(&acks(1007)), Some(false), "{inline} {reset_first}");
+        if !reset_first {
+            b.send(&reset);
+        }
         b.send(&client(1007, b"ATTACK"));
         b.send(&acks(1013));
         assert_eq!(b.read(ToServer, false), "ATTACK");

@@ -454,12 +454,12 @@ impl StreamEngine {
         // `alone`: a packet without data suffices.
         let alone = match session.as_deref() {
             None => self.picks_up(),
+            Some(opened) if opened.state == TcpState::SynRecv => true,
             // The SYN's receiver acknowledges something else: it still has the connection (RFC 5961 section 4).
-            Some(opened) if opened.state == TcpState::SynSent => {
+            Some(opened) => {
                 let first = opened.peers[0].isn.wrapping_add(1);
                 s.ack != first && s.seq != first
             }
-            Some(opened) => opened.state == TcpState::SynRecv,
         };
         if s.flags & (tcp::SYN | tcp::RST | tcp::ACK) != tcp::ACK
             || self.config.checksum_validation && packet.l4_checksum_ok() == Some(false)
