@@ -6,12 +6,16 @@ use crate::packet::End;
 
 /// Bytes of a stream that are recorded; conversations are shorter.
 const MOST: usize = 256 << 10;
+/// Places that are kept before the first byte of a stream that begins far away.
+const BEFORE: i64 = 64 << 10;
 /// Each byte must have been inspected in one chunk with this many bytes before it. No rule looks for anything longer.
 pub const TOGETHER: usize = 256;
 
 /// Bytes by their place in a stream.
 #[derive(Debug, Default)]
 struct Bytes {
+    /// The place of the first byte of `bytes`: 0, unless the stream begins far from there.
+    base: i64,
     bytes: Vec<u8>,
     /// For each byte: 0 if there is none, otherwise 1 + the start of the longest chunk that contained it.
     from: Vec<u32>,
@@ -20,6 +24,10 @@ struct Bytes {
 impl Bytes {
     /// Records bytes at a place. Bytes before the stream's start are ignored.
     fn put(&mut self, place: i64, data: &[u8]) {
+        if self.bytes.is_empty() && place > MOST as i64 / 2 {
+            self.base = place - BEFORE;
+        }
+        let place = place - self.base;
         let cut = usize::try_from(-place).unwrap_or(0);
         let (start, data) = (usize::try_from(place).unwrap_or(0), data.get(cut..).unwrap_or(&[]));
         let end = start.saturating_add(data.len());
@@ -51,14 +59,14 @@ impl Bytes {
 
     /// Discards all bytes from a place on.
     fn forget(&mut self, place: i64) {
-        let from = usize::try_from(place).unwrap_or(0);
+        let from = usize::try_from(place - self.base).unwrap_or(0);
         self.from.iter_mut().skip(from).for_each(|f| *f = 0);
     }
 
     fn get(&self, at: i64) -> Option<(u8, i64)> {
-        let at = usize::try_from(at).ok()?;
+        let at = usize::try_from(at - self.base).ok()?;
         let from = *self.from.get(at)?;
-        (from != 0).then(|| (self.bytes[at], i64::from(from) - 1))
+        (from != 0).then(|| (self.bytes[at], i64::from(from) - 1 + self.base))
     }
 }
 
