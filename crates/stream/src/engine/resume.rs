@@ -544,8 +544,10 @@ impl StreamEngine {
         {
             return None;
         }
-        // A copy of data seen before the reset may have been in flight, so it does not prove that the sender continues.
-        let again = own.data.as_deref().zip(u64::try_from(own.offset(s.seq)).ok());
+        // A copy of data seen before the reset may have been in flight, so it does not prove that the sender continues; but
+        // the host may have discarded doubtful data, and accept the copy.
+        let again = own.data.as_deref().filter(|d| !d.buffer.has_doubtful());
+        let again = again.zip(u64::try_from(own.offset(s.seq)).ok());
         if !s.payload.is_empty()
             && again.is_some_and(|(d, at)| d.buffer.compare(at, s.payload) == (s.payload.len(), true))
         {
