@@ -2,7 +2,7 @@
 //! function or a type, as migrations have them, and lines of a log.
 
 use super::reader::Reader;
-use super::token::{Kind, TOKENS, Token, tokens};
+use super::token::{Kind, TOKENS, Token, string, tokens};
 
 /// Objects whose definition is no attack, if the value has nothing else. Definitions of tables, procedures and accounts are
 /// attacks even then.
@@ -52,7 +52,12 @@ fn statements(text: &[u8]) -> Vec<u8> {
     let (mut rest, mut unclosed) = (text, 0);
     while let Some(&b) = rest.first() {
         let at_line = out.last().is_none_or(|b| *b == b'\n');
-        if rest.starts_with(b"--") || at_line && b == b'\\' {
+        // Marks within a string are its text.
+        let quoted = if matches!(b, b'\'' | b'"' | b'`') { string(rest) } else { None };
+        if let Some((text, behind)) = quoted.and_then(|len| rest.split_at_checked(len)) {
+            out.extend_from_slice(text);
+            rest = behind;
+        } else if rest.starts_with(b"--") || at_line && b == b'\\' {
             let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             rest = rest.get(end..).unwrap_or(&[]);
         } else if let Some(inner) = rest.strip_prefix(b"/*").filter(|inner| !inner.starts_with(b"!")) {

@@ -160,7 +160,7 @@ fn number(data: &[u8]) -> usize {
 }
 
 /// The length of a string with its quotes; `None` if it is not closed.
-fn string(data: &[u8]) -> Option<usize> {
+pub(super) fn string(data: &[u8]) -> Option<usize> {
     let &quote = data.first()?;
     let mut at = 1;
     loop {
