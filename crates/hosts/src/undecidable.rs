@@ -99,9 +99,7 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
         return Some(f.1);
     }
     let fins = || course.sent.iter().filter(|s| s.flags & flag::FIN != 0 && s.fin_early && !s.lost);
-    // If the flow timed out in the meantime, the engine has forgotten the FIN, and there is a gap in its place.
-    let behind_fin = has("data_after_fin") || out.waits && has("reassembly_seq_gap");
-    if behind_fin && fins().any(|s| reached(s.data.1)) {
+    if has("data_after_fin") && fins().any(|s| reached(s.data.1)) {
         return Some(FIN);
     }
     let arrived = || course.sent.iter().filter(|s| !s.lost).filter_map(|s| s.urgent);
