@@ -14,7 +14,7 @@ use margay_packet::Time;
 use crate::seeds::flows::{Conversation, Keep, conversations};
 use crate::talk::{Act, app_config, flow};
 
-/// What to keep of a flow: segments as they arrived, up to some size, so that one download does not outweigh everything else.
+/// Keeps a flow's segments as they arrived. The limit prevents one download from outweighing all other conversations.
 const KEEP: Keep = Keep { bytes: 1 << 20, join: false };
 /// The best of this many rounds counts, because other work only adds time.
 const ROUNDS: u32 = 7;
@@ -60,13 +60,14 @@ impl Costs {
         let mut out = Vec::new();
         for (name, all) in &self.of {
             let Some(p) = PROTOCOLS.iter().find(|p| p.name == *name) else { continue };
-            let bytes: u64 = all.iter().map(|c| parse(p, &config, c)).sum();
+            let read: Vec<u64> = all.iter().map(|c| parse(p, &config, c)).collect();
+            let bytes: u64 = read.iter().sum();
             if bytes == 0 {
                 continue;
             }
             let mean = time(|| all.iter().for_each(|c| _ = black_box(parse(p, &config, c)))) / bytes as f64;
-            let long = all.iter().map(|c| (c, parse(p, &config, c))).filter(|(_, n)| *n >= ALONE_MIN);
-            let each = long.map(|(c, n)| time(|| _ = black_box(parse(p, &config, c))) / n as f64);
+            let long = all.iter().zip(&read).filter(|(_, n)| **n >= ALONE_MIN);
+            let each = long.map(|(c, n)| time(|| _ = black_box(parse(p, &config, c))) / *n as f64);
             let cost = Cost { name, conversations: all.len(), bytes, mean, slowest: each.reduce(f64::max) };
             done(&cost);
             out.push(cost);

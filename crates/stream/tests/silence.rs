@@ -1,5 +1,5 @@
-//! Connections that go on after a silence longer than their flow lives, and what comes before their next data. Each
-//! conversation was held with Linux 6.18, and the test expects what it read.
+//! Connections that continue after their flow has timed out, and stray packets before they do. Each conversation was held with
+//! Linux 6.18, and the test expects what Linux read.
 #![allow(clippy::unwrap_used)]
 
 mod common;

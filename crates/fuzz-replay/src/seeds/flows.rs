@@ -45,7 +45,7 @@ pub(crate) struct Conversation {
     pub(crate) segments: Vec<Segment>,
 }
 
-/// What to keep of each flow.
+/// Limits on the bytes that are kept of each flow, and their form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keep {
     /// Most bytes.

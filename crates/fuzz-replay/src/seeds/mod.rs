@@ -22,7 +22,7 @@ pub type Seed = (&'static str, Vec<u8>);
 
 /// Most seeds for one target from one capture, because the others are much the same.
 const PER_CAPTURE: usize = 12;
-/// What to keep of a flow: a longer seed slows a fuzzer down without new information.
+/// Longer seeds slow a fuzzer down without new information.
 const KEEP: Keep = Keep { bytes: 12 << 10, join: true };
 /// Most bytes of a capture for the target `capture`.
 const CAPTURE_MAX: usize = 6 << 10;

@@ -29,8 +29,7 @@ impl StreamEngine {
             let data = seq::gt(s.ack, first) && seq::leq(s.ack, client.next_seq) || s.ack == client.next_seq;
             if !plain && !data {
                 // The SYN/ACK may answer another SYN of the client.
-                let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
-                let Some(other) = other else {
+                let Some(other) = queued(session, false, s.ack) else {
                     self.event(out, E::Hs3SynackWithWrongAck);
                     return false;
                 };
@@ -78,7 +77,7 @@ impl StreamEngine {
             session.peers[to].edge = last.wrapping_add(u32::from(s.window));
             return true;
         }
-        if session.flags & flag::FOUR_WAY != 0 && takes_answer(session, s) {
+        if takes_answer(session, s) {
             session.state = TcpState::SynRecv;
             return self.in_syn_recv(session, s, out);
         }
@@ -156,7 +155,8 @@ impl StreamEngine {
 
     pub(crate) fn in_syn_recv(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) -> bool {
         let (from, to) = (s.from, s.to());
-        let four_way = session.flags & flag::FOUR_WAY != 0 && !takes_answer(session, s);
+        takes_answer(session, s);
+        let four_way = session.flags & flag::FOUR_WAY != 0;
         if s.has(tcp::SYN | tcp::ACK) {
             if four_way {
                 return self.four_way_syn_ack(session, s, out);
@@ -169,8 +169,7 @@ impl StreamEngine {
             if s.ack != client_next {
                 // The server gave up the connection that it answered first, and answers another SYN,
                 // with a new sequence number.
-                let other = session.queue.iter().find(|q| !q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
-                if let Some(other) = other.filter(|_| s.seq != session.peers[1].isn) {
+                if let Some(other) = queued(session, false, s.ack).filter(|_| s.seq != session.peers[1].isn) {
                     restart(&mut self.counters, session, &other);
                     session.queue.clear();
                     syn_ack(session, &Queued::of(s));
@@ -235,8 +234,7 @@ impl StreamEngine {
             let mut ack_ok = s.ack == session.peers[1].next_seq
                 || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
             if !ack_ok {
-                let other = session.queue.iter().find(|q| q.syn_ack && s.ack == q.seq.wrapping_add(1)).copied();
-                if let Some(other) = other {
+                if let Some(other) = queued(session, true, s.ack) {
                     // Inline, data that came with the first SYN/ACK was read already.
                     out.untaken |= self.not_taken(&mut session.peers[1]) && self.config.inline;
                     syn_ack(session, &other);
@@ -316,14 +314,18 @@ impl Queued {
     }
 }
 
+/// The stored SYN/ACK, or SYN, that this number acknowledges.
+fn queued(session: &TcpSession, syn_ack: bool, ack: u32) -> Option<Queued> {
+    session.queue.iter().find(|q| q.syn_ack == syn_ack && ack == q.seq.wrapping_add(1)).copied()
+}
+
 /// Makes the handshake one of three packets if the client acknowledges the server's SYN/ACK and did not answer its SYN, which
 /// it did not accept then. Returns whether it is one.
 fn takes_answer(session: &mut TcpSession, s: &Segment<'_>) -> bool {
-    let taken = |q: &&Queued| q.syn_ack && s.ack == q.seq.wrapping_add(1);
-    if s.from != 0 || s.has(tcp::SYN) || !s.has(tcp::ACK) {
+    if session.flags & flag::FOUR_WAY == 0 || s.from != 0 || s.has(tcp::SYN) || !s.has(tcp::ACK) {
         return false;
     }
-    let Some(answer) = session.queue.iter().find(taken).copied() else { return false };
+    let Some(answer) = queued(session, true, s.ack) else { return false };
     session.flags &= !flag::FOUR_WAY;
     let client = &session.peers[0];
     if client.last_ts != 0 || client.has(peer_flag::ZERO_TIMESTAMP) {

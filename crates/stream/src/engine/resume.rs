@@ -39,8 +39,9 @@ struct Side {
     ts: u32,
 }
 
-/// What a side sent after the acknowledged bytes: bytes without a hole, and a FIN. An early FIN, before which data is missing,
-/// has its distance from the acknowledged bytes in the upper half of the low 30 bits; or in all of them, if it is far.
+/// The unacknowledged bytes of a side up to the first hole, and its FIN, in 32 bits. The low 30 bits hold the number of bytes.
+/// If data before the FIN is missing, their upper half holds the FIN's distance from the acknowledged bytes; a long distance
+/// takes all 30 bits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ahead(u32);
 
@@ -83,6 +84,11 @@ impl Ahead {
             0 | FIN => None,
             _ => Some(self.0 & !(FIN | EARLY_FIN)),
         }
+    }
+
+    /// Whether the side sent a FIN, early or not.
+    const fn has_fin(self) -> bool {
+        self.0 & (FIN | EARLY_FIN) != 0
     }
 
     /// Whether a FIN follows the bytes.
@@ -327,7 +333,7 @@ impl Entry {
         }
         let side = &mut self.sides[self.from(second)];
         let (bytes, distance) = (side.sent.bytes(), s.seq.wrapping_sub(side.next));
-        if side.sent.ends() || side.sent.distance().is_some() || distance < bytes {
+        if side.sent.has_fin() || distance < bytes {
             return;
         }
         side.sent =
@@ -346,7 +352,7 @@ impl Entry {
                 p.flags |= peer_flag::FIN;
             }
             // Passive, an unacknowledged FIN may have been lost.
-            if inline && (side.sent.ends() || side.sent.distance().is_some()) {
+            if inline && side.sent.has_fin() {
                 p.flags |= peer_flag::FIN;
                 session.state = match (n, session.state) {
                     (0, _) => TcpState::CloseWait,
