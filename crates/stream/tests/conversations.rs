@@ -3,22 +3,12 @@
 
 mod common;
 
-use common::{Bench, Pkt, events, pkt};
+use common::{Bench, Pkt, acks, client, events, linux, pkt};
 use margay_flow::Direction;
 use margay_packet::tcp::flag::*;
-use margay_stream::{OsPolicy, StreamConfig, TcpState};
+use margay_stream::TcpState;
 
 use Direction::{ToClient, ToServer};
-
-/// Client data; the client's next sequence number is 1001.
-fn client(seq: u32, payload: &[u8]) -> Pkt {
-    pkt(ToServer, PSH | ACK, seq, 5001, payload)
-}
-
-/// An acknowledgment from the server.
-fn acks(ack: u32) -> Pkt {
-    pkt(ToClient, ACK, 5001, ack, b"")
-}
 
 fn flags(flags: u8, p: Pkt) -> Pkt {
     Pkt { flags, ..p }
@@ -27,12 +17,6 @@ fn flags(flags: u8, p: Pkt) -> Pkt {
 fn stamped(value: u32, echo: u32, mut p: Pkt) -> Pkt {
     p.options.timestamp = Some((value, echo));
     p
-}
-
-fn linux() -> StreamConfig {
-    let mut config = StreamConfig::default();
-    config.os_policies.default = OsPolicy::Linux;
-    config
 }
 
 fn connected() -> Bench {

@@ -4,36 +4,16 @@
 
 mod common;
 
-use common::{Bench, Pkt, events, pkt};
+use common::{Bench, Pkt, acking, acks, client, events, linux, pkt};
 use margay_flow::Direction;
 use margay_packet::tcp::flag::*;
-use margay_stream::{OsPolicy, StreamConfig};
+use margay_stream::StreamConfig;
 
 use Direction::{ToClient, ToServer};
-
-/// Client data; the client's next sequence number is 1001.
-fn client(seq: u32, payload: &[u8]) -> Pkt {
-    pkt(ToServer, PSH | ACK, seq, 5001, payload)
-}
-
-/// An acknowledgment from the server.
-fn acks(ack: u32) -> Pkt {
-    pkt(ToClient, ACK, 5001, ack, b"")
-}
-
-fn acking(ack: u32, p: Pkt) -> Pkt {
-    Pkt { ack, ..p }
-}
 
 fn stamped(value: u32, mut p: Pkt) -> Pkt {
     p.options.timestamp = Some((value, 0));
     p
-}
-
-fn linux() -> StreamConfig {
-    let mut config = StreamConfig::default();
-    config.os_policies.default = OsPolicy::Linux;
-    config
 }
 
 /// Data after a discarded segment is early for the host, and the discarded data is sent again.

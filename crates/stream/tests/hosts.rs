@@ -3,29 +3,15 @@
 
 mod common;
 
-use common::{Bench, Pkt, events, pkt};
+use common::{Bench, Pkt, acking, acks, client, events, pkt};
 use margay_flow::Direction;
 use margay_packet::tcp::flag::*;
 use margay_stream::{OsPolicy, StreamConfig, TcpState, UrgentPolicy};
 
 use Direction::{ToClient, ToServer};
 
-/// Client data; the client's next sequence number is 1001.
-fn client(seq: u32, payload: &[u8]) -> Pkt {
-    pkt(ToServer, PSH | ACK, seq, 5001, payload)
-}
-
-/// An acknowledgment from the server.
-fn acks(ack: u32) -> Pkt {
-    pkt(ToClient, ACK, 5001, ack, b"")
-}
-
 fn flags(flags: u8, p: Pkt) -> Pkt {
     Pkt { flags, ..p }
-}
-
-fn acking(ack: u32, p: Pkt) -> Pkt {
-    Pkt { ack, ..p }
 }
 
 fn stamped(value: u32, mut p: Pkt) -> Pkt {

@@ -4,20 +4,12 @@
 
 mod common;
 
-use common::{Bench, Pkt, events, pkt};
+use common::{Bench, Pkt, acks, client, events, pkt};
 use margay_flow::Direction;
 use margay_packet::tcp::flag::*;
 use margay_stream::{StreamConfig, TcpState};
 
 use Direction::{ToClient, ToServer};
-
-fn client(seq: u32, payload: &[u8]) -> Pkt {
-    pkt(ToServer, PSH | ACK, seq, 5001, payload)
-}
-
-fn acks(ack: u32) -> Pkt {
-    pkt(ToClient, ACK, 5001, ack, b"")
-}
 
 fn connected() -> Bench {
     Bench::connected(StreamConfig::default())

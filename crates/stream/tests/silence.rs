@@ -4,32 +4,12 @@
 
 mod common;
 
-use common::{Bench, Pkt, events, pkt};
+use common::{Bench, Pkt, acking, acks, client, events, linux, pkt};
 use margay_flow::Direction;
 use margay_packet::tcp::flag::*;
-use margay_stream::{FlowPrint, OsPolicy, StreamConfig};
+use margay_stream::{FlowPrint, StreamConfig};
 
 use Direction::{ToClient, ToServer};
-
-/// Client data; the client's next sequence number is 1001.
-fn client(seq: u32, payload: &[u8]) -> Pkt {
-    pkt(ToServer, PSH | ACK, seq, 5001, payload)
-}
-
-/// An acknowledgment from the server.
-fn acks(ack: u32) -> Pkt {
-    pkt(ToClient, ACK, 5001, ack, b"")
-}
-
-fn acking(ack: u32, p: Pkt) -> Pkt {
-    Pkt { ack, ..p }
-}
-
-fn linux() -> StreamConfig {
-    let mut config = StreamConfig::default();
-    config.os_policies.default = OsPolicy::Linux;
-    config
-}
 
 /// A resumed connection knows which data was seen and not acknowledged.
 #[test]

@@ -233,13 +233,11 @@ impl StreamEngine {
             let near = again && seq::gt(s.end(), client.edge) && may_be_taken(session, s);
             let mut ack_ok = s.ack == session.peers[1].next_seq
                 || (session.flags & flag::MIDSTREAM != 0 && seq::gt(s.ack, session.peers[1].isn));
-            if !ack_ok {
-                if let Some(other) = queued(session, true, s.ack) {
-                    // Inline, data that came with the first SYN/ACK was read already.
-                    out.untaken |= self.not_taken(&mut session.peers[1]) && self.config.inline;
-                    syn_ack(session, &other);
-                    ack_ok = true;
-                }
+            if !ack_ok && let Some(other) = queued(session, true, s.ack) {
+                // Inline, data that came with the first SYN/ACK was read already.
+                out.untaken |= self.not_taken(&mut session.peers[1]) && self.config.inline;
+                syn_ack(session, &other);
+                ack_ok = true;
             }
             if !ack_ok || !(in_place || in_window) {
                 let right_seq = in_place && s.seq != session.peers[0].isn;

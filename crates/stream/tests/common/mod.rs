@@ -4,7 +4,7 @@
 use margay_flow::Direction;
 use margay_packet::tcp::{TcpOptions, flag::*};
 use margay_packet::{Frame, L3, L4, LinkType, Packet, Time};
-use margay_stream::{AppData, FlowPrint, Outcome, StreamConfig, StreamEngine, TcpSession, TcpState};
+use margay_stream::{AppData, FlowPrint, OsPolicy, Outcome, StreamConfig, StreamEngine, TcpSession, TcpState};
 
 use Direction::{ToClient, ToServer};
 
@@ -25,6 +25,28 @@ pub(crate) struct Pkt {
     pub(crate) broken: bool,
     /// Raw option bytes, not all of which can be parsed.
     pub(crate) unreadable: Vec<u8>,
+}
+
+/// Client data; the client's next sequence number is 1001.
+pub(crate) fn client(seq: u32, payload: &[u8]) -> Pkt {
+    pkt(ToServer, PSH | ACK, seq, 5001, payload)
+}
+
+/// An acknowledgment from the server.
+pub(crate) fn acks(ack: u32) -> Pkt {
+    pkt(ToClient, ACK, 5001, ack, b"")
+}
+
+/// The packet with another acknowledgment.
+pub(crate) fn acking(ack: u32, p: Pkt) -> Pkt {
+    Pkt { ack, ..p }
+}
+
+/// The default settings, with hosts that are Linux.
+pub(crate) fn linux() -> StreamConfig {
+    let mut config = StreamConfig::default();
+    config.os_policies.default = OsPolicy::Linux;
+    config
 }
 
 pub(crate) fn pkt(to: Direction, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Pkt {
