@@ -37,6 +37,8 @@ enum Kind {
     Binary,
     /// Data that begins like an archive.
     Packed,
+    /// Git's protocol: lines of text in front of a pack of compressed objects.
+    Git,
     /// One value, and perhaps a form.
     Text {
         form: bool,
@@ -162,6 +164,20 @@ impl Body {
                 args.add(|out| out.extend_from_slice(&all));
                 border(None).1
             }
+            Kind::Git => {
+                let pack = memchr::memmem::find(data, b"PACK");
+                let mut all = Vec::new();
+                strings(data.get(..pack.unwrap_or(data.len())).unwrap_or(data), |text| {
+                    all.extend_from_slice(text);
+                    all.push(b'\n');
+                });
+                args.add(|out| out.extend_from_slice(&all));
+                if pack.is_some() {
+                    self.kind = Some(Kind::Opaque);
+                    return data.len();
+                }
+                border(None).1
+            }
             Kind::Packed => {
                 let (now, next) = border(behind_pair());
                 for pair in now.split(|&b| b == b'&') {
@@ -212,6 +228,7 @@ impl Body {
             // Binary messages contain strings, and no server parses them as a form.
             _ if ["protobuf", "grpc", "msgpack", "cbor", "thrift", "amf"].iter().any(|t| is(t)) => Kind::Strings,
             _ if lower.split(|&b| b == b',').all(is_opaque) => Kind::Opaque,
+            _ if lower.starts_with(b"application/x-git-") => Kind::Git,
             _ if is_binary(data) => Kind::Binary,
             // A form has one line. In a text of many lines, such as a log, `&` and `=` separate nothing.
             _ => Kind::Text { form: data.contains(&b'=') && data.iter().filter(|&&b| b == b'\n').count() < TEXT_LINES },

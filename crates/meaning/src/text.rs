@@ -193,6 +193,56 @@ fn edges(value: &[u8]) -> (&[u8], &[u8]) {
     (first, lines.next_back().unwrap_or(first))
 }
 
+/// The value without the hyphens of a command's options: in quotes (`'--help'`), and in a sentence (`or removes them
+/// [--remove]`). No comment of SQL begins there. A quote in front of such a comment would end a string, but no attacker ends a
+/// comment with another one, and words in front of a comment are of no use.
+pub(crate) fn without_options(value: &[u8]) -> Option<Vec<u8>> {
+    let first = memchr::memmem::find(value, b"--")?;
+    let marked = |at: &usize| is_quote(value, *at) || matches!(value.get(*at), Some(b'(' | b'=' | b';'));
+    let mark = (0..first).find(marked).unwrap_or(first);
+    let sentence = begins_with_words(value.get(..mark)?);
+    let mut out = value.to_vec();
+    for at in memchr::memmem::find_iter(value, b"--") {
+        let (before, after) = value.split_at_checked(at)?;
+        let name = after.get(2..)?;
+        let len = name.iter().take_while(|&&b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
+        if len < 2 || !name.first().is_some_and(u8::is_ascii_alphabetic) {
+            continue;
+        }
+        let behind = name.get(len).copied();
+        let apart = |t: &[u8]| matches!(t.last(), None | Some(b' ' | b'\n' | b'[' | b'(' | b',' | b'='));
+        let quoted = match before {
+            [t @ .., q @ (b'\'' | b'"')] => behind == Some(*q) && apart(t),
+            _ => false,
+        };
+        let ends =
+            behind.is_none_or(|b| matches!(b, b' ' | b'\n' | b']' | b')' | b'`' | b'.' | b',' | b'=' | b'\'' | b'"'));
+        if quoted || sentence && ends && (apart(before) || before.last() == Some(&b'`')) {
+            out.get_mut(at..at + 2)?.fill(b'_');
+        }
+    }
+    (out != value).then_some(out)
+}
+
+/// Whether two words begin the value, with apostrophes and marks of sentences: `re: margay's files`.
+fn begins_with_words(value: &[u8]) -> bool {
+    let word = |w: &[u8]| {
+        let w = w.strip_suffix(b":").or_else(|| w.strip_suffix(b",")).or_else(|| w.strip_suffix(b".")).unwrap_or(w);
+        w.first().is_some_and(u8::is_ascii_alphabetic) && w.iter().all(|b| b.is_ascii_alphabetic() || *b == b'\'')
+    };
+    let mut words = value.split(|&b| b == b' ').filter(|w| !w.is_empty());
+    (0..2).all(|_| words.next().is_some_and(word))
+}
+
+/// The value with spaces instead of underscores, if it is the title of a page: `specifying_just_'--prefix'_will`.
+pub(crate) fn title(value: &[u8]) -> Option<Vec<u8>> {
+    if value.contains(&b' ') || value.iter().filter(|b| **b == b'_').count() < 2 {
+        return None;
+    }
+    let spaced: Vec<u8> = value.iter().map(|&b| if b == b'_' { b' ' } else { b }).collect();
+    begins_with_words(&spaced).then_some(spaced)
+}
+
 /// Whether the byte is a quote, and not an apostrophe within a word.
 fn is_quote(value: &[u8], at: usize) -> bool {
     let letter =
@@ -239,8 +289,9 @@ pub(crate) fn quotes_words(value: &[u8]) -> bool {
                 let apart =
                     after.is_none_or(|b| matches!(b, b' ' | b'\n' | b')' | b'.' | b',' | b';' | b':' | b'?' | b'!'));
                 let words = before.is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
-                let first = value.get(from..at).unwrap_or(&[]).split(|b| !b.is_ascii_alphabetic()).next();
-                let joins = first.is_none_or(|w| JOINS.has(w));
+                let inside = value.get(from..at).unwrap_or(&[]);
+                let first = inside.split(|b| !b.is_ascii_alphabetic()).next();
+                let joins = first.is_none_or(|w| JOINS.has(w)) && !names_phrase(inside, value.get(at + 1..));
                 if !apart || !words || joins {
                     return false;
                 }
@@ -253,6 +304,14 @@ pub(crate) fn quotes_words(value: &[u8]) -> bool {
     }
     let marks = [&b"--"[..], b"/*", b"#", b"||", b"&&", b"=", b"`", b"@@", b";"];
     count > 0 && open.is_none() && !marks.iter().any(|m| memchr::memmem::find(value, m).is_some())
+}
+
+/// Whether a quotation is several words, and another word follows it: `the "or later" clause`. SQL has an operator there.
+fn names_phrase(inside: &[u8], after: Option<&[u8]>) -> bool {
+    let next = after.and_then(|a| a.strip_prefix(b" ")).unwrap_or(&[]);
+    let next = next.split(|b| !b.is_ascii_alphabetic()).next().unwrap_or(&[]);
+    let plain = !matches!(inside.split(|&b| b == b' ').next(), Some(b"union" | b"select"));
+    plain && only_words(inside) && is_words(inside, 2) && !next.is_empty() && !JOINS.has(next)
 }
 
 /// Whether a value is a quotation of words alone, and words alone: `"union select" tutorial`, `'or' in french`.
@@ -328,9 +387,16 @@ pub(crate) fn around_code(value: &[u8], of: Of) -> Option<Vec<u8>> {
         let (before, from) = rest.split_at_checked(at)?;
         let ticks = from.iter().take_while(|&&b| b == b'`').count();
         let code = from.get(ticks..)?;
-        let end = memchr::memmem::find(code, from.get(..ticks)?)?;
-        let after = code.get(end + ticks..)?;
-        let apart = before.last().is_none_or(|b| matches!(b, b' ' | b'\n' | b'('));
+        // Before Unicode, quotations ended with an apostrophe: `` `realpath -s' ``.
+        let (end, after) = match quotation(code).filter(|_| ticks == 1) {
+            Some(end) => (end, code.get(end + 1..)?),
+            None => {
+                let end = memchr::memmem::find(code, from.get(..ticks)?)?;
+                (end, code.get(end + ticks..)?)
+            }
+        };
+        // A colon: `` :mod:`crcmod` `` of reStructuredText.
+        let apart = before.last().is_none_or(|b| matches!(b, b' ' | b'\n' | b'(' | b':'));
         let ends =
             after.first().is_none_or(|b| matches!(b, b' ' | b'\n' | b')' | b'.' | b',' | b';' | b':' | b'?' | b'!'));
         if !apart || !ends || end == 0 {
@@ -344,12 +410,20 @@ pub(crate) fn around_code(value: &[u8], of: Of) -> Option<Vec<u8>> {
         return None;
     }
     out.extend_from_slice(rest);
-    let mark = |b: &u8| matches!(b, b',' | b'.' | b';' | b':' | b'?' | b'!' | b'\'') || *b >= 0x80;
+    let mark = |b: &u8| matches!(b, b',' | b'.' | b';' | b':' | b'?' | b'!' | b'\'' | b'"') || *b >= 0x80;
     let words = out
         .split(u8::is_ascii_whitespace)
         .filter(|w| w.len() > 1 && w.iter().all(|b| b.is_ascii_alphabetic() || mark(b)));
     let marks = out.split(|&b| b == b'\n').filter(|l| is_item(l)).count();
     (words.count() >= HITS && hits(&out, Of::Shell).0 + marks > 0).then_some(out)
+}
+
+/// The length of a quotation that ends with an apostrophe, if it has names, options and paths only.
+fn quotation(text: &[u8]) -> Option<usize> {
+    let end = text.iter().position(|b| {
+        !(b.is_ascii_alphanumeric() || matches!(b, b' ' | b'-' | b'_' | b'.' | b'/' | b'=' | b'+' | b','))
+    })?;
+    (text.get(end) == Some(&b'\'') && end > 0).then_some(end)
 }
 
 /// Whether the first line of a block names a language, and nothing else: ```` ```sql ````.

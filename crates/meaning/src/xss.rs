@@ -253,8 +253,9 @@ fn tags(value: &[u8]) -> bool {
         let behind = rest.get(length).copied();
         let ends = matches!(behind, Some(b' ' | b'\n' | b'/' | b'>' | b'<' | b'+' | b'\'' | b'{' | 0..0x20))
             || behind.is_none() && at > 0;
-        // An empty drawing does nothing.
-        let empty = matches!(name, b"svg" | b"math") && behind == Some(b'>');
+        // An empty drawing does nothing, and neither do elements of which only the attributes matter: `<link>` of RSS, `#include <set>`.
+        let bare: &[&[u8]] = &[b"svg", b"math", b"link", b"meta", b"base", b"set", b"listener", b"animate"];
+        let empty = bare.contains(&name) && behind == Some(b'>');
         let inner = rest.get(length..).unwrap_or(&[]);
         // An end tag, whose element was judged at its start tag.
         let start: &[u8] = match name {
@@ -294,6 +295,11 @@ fn harmless(name: &[u8], inner: &[u8]) -> bool {
             let action = plain_attributes(inner, FORM);
             return action.is_some_and(|a| a.first() == Some(&b'/') && !matches!(a.get(1), Some(b'/' | b'\\')));
         }
+        b"link" => return plain_attributes(inner, LINK).is_some() && relates(inner),
+        b"meta" => return plain_attributes(inner, META).is_some(),
+        // As in configurations of Java: an animation has `attributeName`.
+        b"set" => return plain_attributes(inner, &[b"name", b"id"]).is_some(),
+        b"svg" if is_empty_drawing(inner) => return true,
         _ => {}
     }
     let (end, not): (&[u8], &[&[u8]]) = match name {
@@ -354,6 +360,13 @@ const FRAME: &[&[u8]] = &[
     b"mozallowfullscreen",
 ];
 const FORM: &[&[u8]] = &[b"action", b"method", b"class", b"id", b"enctype", b"autocomplete", b"novalidate", b"role"];
+const LINK: &[&[u8]] = &[b"rel", b"href", b"title", b"type", b"hreflang", b"length"];
+const META: &[&[u8]] = &[b"name", b"content", b"property", b"charset"];
+const EMPTY_DRAWING: &[&[u8]] =
+    &[b"xmlns", b"xmlns:xlink", b"xmlns:svg", b"xmlns:t", b"width", b"height", b"viewbox", b"version", b"id", b"class"];
+/// Relations of links that load nothing (RFC 8288, RFC 4287).
+const RELATIONS: &[&[u8]] =
+    &[b"alternate", b"self", b"canonical", b"edit", b"replies", b"via", b"related", b"next", b"prev", b"license"];
 /// Players and maps that pages show in frames.
 const PLAYERS: &[&[u8]] = &[
     b"https://www.youtube.com/embed/",
@@ -370,6 +383,21 @@ const PLAYERS: &[&[u8]] = &[
     b"https://codepen.io/",
 ];
 
+/// Whether the tag of a drawing ends at once, as in tests of XML: `<svg xmlns="…"/>`.
+fn is_empty_drawing(inner: &[u8]) -> bool {
+    let tag = memchr::memchr(b'>', inner).and_then(|end| inner.get(..end));
+    tag.is_some_and(|t| t.ends_with(b"/")) && plain_attributes(inner, EMPTY_DRAWING).is_some()
+}
+
+/// Whether a link's tag names one of the [`RELATIONS`], and no style sheet.
+fn relates(tag: &[u8]) -> bool {
+    let tag = tag.get(..memchr::memchr(b'>', tag).unwrap_or(0)).unwrap_or(&[]);
+    let Some(at) = memchr::memmem::find(tag, b" rel=") else { return false };
+    let quoted = tag.get(at + 6..).unwrap_or(&[]);
+    let relation = quoted.split(|b| matches!(b, b'"' | b'\'')).next().unwrap_or(&[]);
+    RELATIONS.contains(&relation) && memchr::memmem::rfind(tag, b" rel=") == Some(at)
+}
+
 /// The address of an element whose attributes are all of this list, with quoted values, up to the end of its tag. `None`
 /// if another one is there.
 fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> {
@@ -380,7 +408,7 @@ fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> 
         if rest.first() == Some(&b'>') {
             return Some(address);
         }
-        let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'-'))?;
+        let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b':')))?;
         let name = rest.get(..end)?;
         if !allowed.contains(&name) {
             return None;
@@ -455,7 +483,11 @@ fn attributes(value: &[u8]) -> bool {
         let after = value.get(at + 1..).unwrap_or(&[]);
         if let Some(event) = name.strip_prefix(b"on") {
             // Event names consist of letters. A parameter with such a prefix is part of a query.
-            let letters = (3..=24).contains(&event.len()) && event.iter().all(u8::is_ascii_alphabetic);
+            // `onlydirs = true` is a program's.
+            let letters = (3..=24).contains(&event.len())
+                && event.iter().all(u8::is_ascii_alphabetic)
+                && !event.starts_with(b"ly")
+                && !event.starts_with(b"ce");
             let quoted = matches!(separator, Some(b'"' | b'\'' | b'`' | b'/' | b'<' | b'>'));
             return letters && (tag || quoted || code(after));
         }
@@ -551,22 +583,40 @@ fn schemes(value: &[u8]) -> bool {
             let colon = scheme.find(':').unwrap_or(0);
             let (scheme, rest) = scheme.as_bytes().split_at(colon);
             let starts = name.ends_with(scheme) && after.starts_with(rest);
+            // A picture of a style sheet runs no script.
+            let picture = scheme == b"data" && rest == b":image/svg+xml" && in_url(value.get(..at).unwrap_or(&[]));
             // Harmless pages use `javascript:void(0)`.
             starts
+                && !picture
                 && (rest != b":" || !names_words(value.get(at + 1..).unwrap_or(&[])))
                 && !after.starts_with(b":void0")
                 && !after.starts_with(b":void(0)")
                 && !after.starts_with(b":;")
-                && (rest.len() > 1 || after.len() > 1)
+                && (rest.len() > 1 || after.len() > 1 && after != b":```")
                 && (rest != b":," && rest != b":;" || name == scheme && at < 8)
         })
     })
+}
+
+/// Whether the text before a scheme ends with the beginning of a style sheet's address: `url("data`.
+fn in_url(before: &[u8]) -> bool {
+    let before = before.strip_suffix(b"data").unwrap_or(before);
+    let before = before.strip_suffix(b"\"").or_else(|| before.strip_suffix(b"'")).unwrap_or(before);
+    before.ends_with(b"url(")
 }
 
 /// Whether words follow that are no program: `javascript: the good parts`. In a program, marks separate names.
 fn names_words(rest: &[u8]) -> bool {
     let words = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b' ' | b',' | b'.' | b'?' | b'!' | b'-' | b'&');
     rest.first() == Some(&b' ') && rest.iter().all(words) && text::is_words(rest, 2)
+}
+
+/// Whether two strings without anything between them begin in a parenthesis.
+fn joins_strings(text: &[u8]) -> bool {
+    let Some(inner) = text.strip_prefix(b"(").map(<[u8]>::trim_ascii_start) else { return false };
+    let Some(first) = inner.strip_prefix(b"\"") else { return false };
+    let end = memchr::memchr(b'"', first).unwrap_or(first.len());
+    first.get(end + 1..).is_some_and(|t| t.trim_ascii_start().starts_with(b"\""))
 }
 
 /// Whether the value is JavaScript that reaches the page.
@@ -580,9 +630,13 @@ fn script(value: &[u8]) -> bool {
     for found in WORDS.find_overlapping_iter(value) {
         let word = found.pattern().as_usize();
         if word < CALLS.len() {
-            let before = found.start().checked_sub(1).and_then(|i| value.get(i)).copied();
+            let before = value.get(..found.start()).and_then(<[u8]>::last).copied();
             let rest = value.get(found.end()..).unwrap_or(&[]);
             if before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                continue;
+            }
+            // `import ("os" "regexp")` of Go: between arguments JavaScript has commas.
+            if CALLS[word] == "import" && joins_strings(rest.trim_ascii_start()) {
                 continue;
             }
             // `alert ( not alarm )`: the arguments are words without marks between them.
@@ -609,6 +663,10 @@ fn script(value: &[u8]) -> bool {
             if before == Some(b'$') || !matches!(rest.get(space), Some(b'(' | b'`')) {
                 continue;
             }
+        }
+        // `--location=here`: an option of a command.
+        if value.get(..found.start()).is_some_and(|v| v.ends_with(b" --") || v.ends_with(b"[--")) {
+            continue;
         }
         words |= 1 << word;
     }

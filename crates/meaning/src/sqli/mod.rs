@@ -29,7 +29,10 @@ const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is an SQL fragment that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
-    changes(value) && text::around_code(value, Of::Sql).is_none_or(|v| changes(&v))
+    changes(value)
+        && text::around_code(value, Of::Sql).is_none_or(|v| changes(&v))
+        && text::without_options(value).is_none_or(|v| changes(&v))
+        && text::title(value).is_none_or(|v| is_injection(&v))
 }
 
 /// Whether a value changes a statement, and neither is a filter nor tells about SQL.

@@ -35,11 +35,12 @@ pub(super) fn is_definition(value: &[u8]) -> bool {
     if !STARTS.iter().any(|s| text.starts_with(s)) {
         return false;
     }
+    let is_script = memchr::memmem::find(text, b"\n\\echo ").is_some();
     let text = statements(text);
     let tokens = tokens(&text);
     let mut all = tokens.split(|t| t.is(";")).filter(|s| !s.is_empty()).peekable();
-    // Behind more tokens there may be anything.
-    tokens.len() < TOKENS && all.peek().is_some() && all.all(defines)
+    // Behind more tokens there may be anything. Comments and commands of the shell alone are the beginning of a script.
+    tokens.len() < TOKENS && (all.peek().is_some() || is_script) && all.all(defines)
 }
 
 /// After this many marks of dollar quotes that nothing closes, others count as text: each costs a search to the end.

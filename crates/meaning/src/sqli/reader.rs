@@ -64,6 +64,9 @@ const SCHEMAS: &[&str] = &[
     "sysmaster:",
 ];
 
+/// Names in Python's module `sys` that no database's schema has.
+static OF_PYTHON: List = List::new(|| Words::new(include_str!("../../words/python-sys.txt")));
+
 pub(super) struct Reader<'a> {
     pub(super) tokens: &'a [Token<'a>],
     /// Whether the value ended an enclosing string.
@@ -293,7 +296,9 @@ impl<'a> Reader<'a> {
         {
             return 5;
         }
-        if SCHEMAS.iter().any(|p| t.text.starts_with(p.as_bytes()) && t.text.len() > p.len()) {
+        let of_python = |name: &[u8]| OF_PYTHON.has(name.split(|&b| b == b'.').next().unwrap_or(name));
+        let named = |p: &str| t.text.strip_prefix(p.as_bytes()).filter(|name| !name.is_empty());
+        if SCHEMAS.iter().any(|p| named(p).is_some_and(|name| *p != "sys." || !of_python(name))) {
             return 5;
         }
         if t.word(&["union"]) {
