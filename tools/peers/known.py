@@ -1,7 +1,7 @@
 """The known differences in known.toml: data that a program reads and the engine shows elsewhere, with the reason.
 
 An entry names the kind of messages and the programs, the changes that it covers (`odd`: each a name and variant as printed, with `*` for
-anything), the bases, and the places and views (`PLACE > VIEW`).
+anything), the bases, and the places and views (`PLACE > VIEW`). With `mixed` its changes differ only beside certain others, which a run may lack.
 """
 import os
 import re
@@ -21,9 +21,9 @@ def like(patterns):
 
 class Entry:
     def __init__(self, row, file):
-        unknown = set(row) - {'kind', 'peers', 'odd', 'bases', 'shown', 'reason'}
+        unknown = set(row) - {'kind', 'peers', 'odd', 'bases', 'shown', 'mixed', 'reason'}
         if unknown or not row.get('reason') or not row.get('odd'):
-            raise SystemExit(f'peers: {file}: an entry needs kind, peers, odd and reason, and has nothing else but bases and shown: {row}')
+            raise SystemExit(f'peers: {file}: an entry needs kind, peers, odd and reason, and has nothing else but bases, shown and mixed: {row}')
         self.row, self.hits = row, {peer: 0 for peer in row['peers']}
         self.odd, self.bases, self.shown = like(row['odd']), like(row.get('bases', ['*'])), like(row.get('shown', ['*']))
 
@@ -50,7 +50,7 @@ class Known:
 
     def unseen(self, kind, peers):
         """Entries that no finding of these peers matched, each with the peer. A difference that is gone must leave the list."""
-        return [(e, peer) for e in self.entries if e.row['kind'] == kind.name for peer, hits in e.hits.items() if peer in peers and not hits]
+        return [(e, peer) for e in self.entries if e.row['kind'] == kind.name and not e.row.get('mixed') for peer, hits in e.hits.items() if peer in peers and not hits]
 
     def same_version(self, peer):
         """Whether the peer's program has the version with which the list was made."""

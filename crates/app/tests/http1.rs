@@ -192,6 +192,41 @@ fn chunks_that_are_none_are_a_body_as_it_is() {
 }
 
 #[test]
+fn bodies_that_only_some_programs_read_to_the_end() {
+    for response in [
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nto the end",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\nContent-Length: 4\r\n\r\nto the end",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1_0\r\n\r\nto the end",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity, chunked\r\n\r\n2 to the end",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0to the end",
+    ] {
+        for cut in [1, 2, response.len() - 3, response.len()] {
+            let mut turns: Vec<(Direction, &[u8])> = vec![(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")];
+            turns.extend(response.as_bytes().chunks(cut).map(|piece| (ToClient, piece)));
+            let seen = talk(&turns);
+            let data = seen.iter().rfind(|line| line.starts_with("file.data ToClient")).map(String::as_str);
+            assert!(data.is_some_and(|d| d.ends_with("to the end")), "{response:?} by {cut}: {seen:#?}");
+        }
+    }
+}
+
+/// Python's `http.server` and servers of HTTP/1.0 ignore `Transfer-Encoding`.
+#[test]
+fn a_request_in_place_of_a_chunk() {
+    let head = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for between in ["", " ", "\r\n ", "3\r\nabc\r\n"] {
+        let both = format!("{head}{between}GET /b HTTP/1.1\r\nHost: h\r\n\r\n");
+        for cut in [1, 7, both.len()] {
+            let turns: Vec<(Direction, &[u8])> = both.as_bytes().chunks(cut).map(|piece| (ToServer, piece)).collect();
+            has(&talk(&turns), &["http.uri ToServer /a", "http.uri ToServer /b", "[\"invalid_request_chunk_len\"]"]);
+        }
+    }
+    // It is none without a version, and the parser gives up.
+    let none = format!("{head}GET /b\r\n\r\nGET /c HTTP/1.1\r\n\r\n");
+    assert!(!talk(&[(ToServer, none.as_bytes())]).iter().any(|line| line.contains("/c")));
+}
+
+#[test]
 fn lines_end_as_browsers_take_them() {
     for head in [
         "HTTP/1.1 200 ok\rA: b\rTransfer-Encoding: chunked\r\n\r\n",

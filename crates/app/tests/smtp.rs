@@ -161,6 +161,15 @@ fn a_mail() {
     assert_eq!(t.buffer(0, "smtp.rcpt_to", 1), None);
 }
 
+/// RFC 5322 allows one of each, but programs show the first or the last.
+#[test]
+fn repeated_fields_are_all_seen() {
+    let t = mail("Subject: one\nFrom: a@b\nSubject: two\n and more\n\nx\n");
+    let subjects: Vec<_> = (0..3).map_while(|n| t.buffer(0, "email.subject", n)).collect();
+    assert_eq!(subjects, ["one", "two and more"]);
+    assert_eq!(t.buffer(0, "email.from", 1), None);
+}
+
 #[test]
 fn parts_that_are_files() {
     let head = "Subject: x\nContent-Type: multipart/mixed; boundary=BB\n\npreamble\n--BB\n";

@@ -337,6 +337,10 @@ fn taken_and_refused() {
         ("alert tcp-pkt any any -> any any", "+ app-layer-protocol:http;"),
         // Values in other forms.
         (tcp, "+ content:\"a\"; nocase:;"),
+        (tcp, "+ flags:PA,12;"),
+        (tcp, "- flags:PA,;"),
+        (http, "+ filestore:both,file;"),
+        (http, "- filestore:both,;"),
         (tcp, "- content:\"a\"; nocase:1;"),
         ("alert tcp Any [ANY] -> [Any] ANY", "+"),
         ("alert ip any any -> any any", "+ ipopts:RR;"),

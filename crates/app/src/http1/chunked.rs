@@ -20,6 +20,8 @@ pub(super) struct Size {
     pub len: Option<u64>,
     /// An extension follows it.
     pub extension: bool,
+    /// Nothing follows it, except white space and an extension.
+    pub is_alone: bool,
 }
 
 /// Whether a line before a size is skipped: it has only white space.
@@ -55,7 +57,8 @@ pub(super) fn size(line: &[u8]) -> Size {
     }
     // No real chunk has a size of more than 31 bits.
     let len = len.filter(|&l| l <= i32::MAX as u64);
-    Size { len, extension: rest.contains(&b';') }
+    let is_alone = rest.iter().find(|&&b| !space(b) && b != 0).is_none_or(|&b| b == b';');
+    Size { len, extension: rest.contains(&b';'), is_alone }
 }
 
 #[cfg(test)]
@@ -88,6 +91,7 @@ mod tests {
             assert!(usual_size(line).is_none_or(|usual| Some(usual) == len), "{line:?}");
         }
         assert!(size(b"5; foo").extension);
+        assert_eq!([&b"5 ; foo"[..], b"5", b"5 ", b"5 foo", b"5x"].map(|l| size(l).is_alone), [true, true, true, false, false]);
         assert_eq!(
             [&b"1fA"[..], b"fffffff", b"00", b"", b"8000000"].map(usual_size),
             [Some(0x1fa), Some(0xfff_ffff), None, None, Some(0x800_0000)]

@@ -311,10 +311,13 @@ fn framing(tx: &Http1Tx, has_body: bool, events: &mut Vec<Event>) -> Framing {
         }
         events.push(Event::ResponseTransferEncoding);
     }
-    match headers.first(b"content-length").map(request::content_length) {
+    let length = headers.first(b"content-length");
+    // Python reads up to the end, or takes underscores between digits. No client ignores either.
+    let is_of_python = length.is_some_and(|v| matches!(trim(v), [b'-', b'0'..=b'9', ..]) || v.contains(&b'_'));
+    match length.map(request::content_length) {
         None => Framing::Close,
-        Some((Some(n), _)) => Framing::Length(n),
-        Some((None, _)) => {
+        Some((Some(n), _)) if !is_of_python => Framing::Length(n),
+        Some(_) => {
             events.push(Event::ResponseContentLength);
             Framing::Close
         }

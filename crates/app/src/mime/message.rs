@@ -358,11 +358,14 @@ impl Message {
         }
     }
 
-    /// Whether the header, including the current field, names a file and its coding.
+    /// Whether the header, including the current field, names a file.
     fn names_a_file(&self) -> bool {
         let at_hand = |name: &[u8]| self.field.get(..name.len()).is_some_and(|f| f.eq_ignore_ascii_case(name));
-        let named = self.fields.names.iter().any(Option::is_some) || at_hand(b"content-disposition:");
-        named && (self.fields.encoding.is_some() || at_hand(b"content-transfer-encoding:"))
+        let named = || {
+            let value = self.field.get(b"content-type:".len()..).unwrap_or(&[]);
+            at_hand(b"content-type:") && Parameters::of(value).file_name(b"name").is_some_and(|n| !n.is_empty())
+        };
+        self.fields.names.iter().any(Option::is_some) || at_hand(b"content-disposition:") || named()
     }
 
     /// Handles a complete field.

@@ -12,13 +12,13 @@ buffers! {
     Helo "smtp.helo" Single Some(0), None;
     MailFrom "smtp.mail_from" Single Some(0), None;
     RcptTo "smtp.rcpt_to" Multi Some(0), None;
-    From "email.from" Single Some(HEADER), None;
-    Subject "email.subject" Single Some(HEADER), None;
-    To "email.to" Single Some(HEADER), None;
-    Cc "email.cc" Single Some(HEADER), None;
-    Date "email.date" Single Some(HEADER), None;
-    MessageId "email.message_id" Single Some(HEADER), None;
-    XMailer "email.x_mailer" Single Some(HEADER), None;
+    From "email.from" Multi Some(HEADER), None;
+    Subject "email.subject" Multi Some(HEADER), None;
+    To "email.to" Multi Some(HEADER), None;
+    Cc "email.cc" Multi Some(HEADER), None;
+    Date "email.date" Multi Some(HEADER), None;
+    MessageId "email.message_id" Multi Some(HEADER), None;
+    XMailer "email.x_mailer" Multi Some(HEADER), None;
     Received "email.received" Multi Some(HEADER), None;
     Url "email.url" Multi Some(COMPLETE[0]), None;
     BodyMd5 "email.body_md5" Single Some(COMPLETE[0]), None;
@@ -44,13 +44,13 @@ const FIRST: u8 = Buffer::From as u8;
 
 /// The buffers of a mail, whichever protocol carries it.
 pub(crate) const EMAIL: [(&str, BufferKind); 10] = [
-    ("email.from", BufferKind::Single),
-    ("email.subject", BufferKind::Single),
-    ("email.to", BufferKind::Single),
-    ("email.cc", BufferKind::Single),
-    ("email.date", BufferKind::Single),
-    ("email.message_id", BufferKind::Single),
-    ("email.x_mailer", BufferKind::Single),
+    ("email.from", BufferKind::Multi),
+    ("email.subject", BufferKind::Multi),
+    ("email.to", BufferKind::Multi),
+    ("email.cc", BufferKind::Multi),
+    ("email.date", BufferKind::Multi),
+    ("email.message_id", BufferKind::Multi),
+    ("email.x_mailer", BufferKind::Multi),
     ("email.received", BufferKind::Multi),
     ("email.url", BufferKind::Multi),
     ("email.body_md5", BufferKind::Single),
@@ -59,8 +59,8 @@ pub(crate) const EMAIL: [(&str, BufferKind); 10] = [
 /// The buffer of a mail at an index of [`EMAIL`].
 pub(crate) fn email<'a>(mail: &'a Mail, place: u8, index: usize, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     let buffer = *ALL.get(usize::from(FIRST + place.min(EMAIL.len() as u8)))?;
-    let is_several = matches!(buffer, Buffer::Received | Buffer::Url);
-    let field = |f: MailField| mail.first(f).filter(|_| index == 0 || is_several);
+    // Of a field that may occur once, programs show the first or the last one.
+    let field = |f: MailField| mail.all(f).nth(index);
     match buffer {
         Buffer::Helo | Buffer::MailFrom | Buffer::RcptTo => None,
         Buffer::From => field(MailField::From),
@@ -70,7 +70,7 @@ pub(crate) fn email<'a>(mail: &'a Mail, place: u8, index: usize, scratch: &'a mu
         Buffer::Date => field(MailField::Date),
         Buffer::MessageId => field(MailField::MessageId),
         Buffer::XMailer => field(MailField::XMailer),
-        Buffer::Received => mail.all(MailField::Received).nth(index),
+        Buffer::Received => field(MailField::Received),
         Buffer::Url => mail.urls.get(index).map(Vec::as_slice),
         Buffer::BodyMd5 if index > 0 || mail.status() != Status::Done => None,
         Buffer::BodyMd5 => {

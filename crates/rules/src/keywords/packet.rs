@@ -494,15 +494,15 @@ fn tcp_bits(letters: &str) -> Option<u8> {
 fn tcp_flags(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let bad = || Fail::new("detect-tcp-flags", "pcre match failed");
     let (flags, ignore) = match i.text.split_once(',') {
-        Some((f, i)) => (f, i),
-        None => (i.text.as_ref(), ""),
+        Some((flags, ignore)) => (flags, Some(ignore.trim())),
+        None => (i.text.as_ref(), None),
     };
     let (mode, letters) = flag_letters(flags);
-    if letters.is_empty() || letters.len() > 9 {
+    if letters.is_empty() || letters.len() > 9 || ignore == Some("") {
         return Err(bad());
     }
     let bits = tcp_bits(&letters).ok_or_else(bad)?;
-    let ignore = tcp_bits(ignore.trim()).ok_or_else(bad)?;
+    let ignore = tcp_bits(ignore.unwrap_or("")).ok_or_else(bad)?;
     b.packet_check(Check::TcpFlags { bits, ignore, mode });
     Ok(())
 }

@@ -8,7 +8,9 @@ use crate::http1::TRAILER;
 use crate::http1::body::Framing;
 use crate::http1::chunked::{self, Chunk};
 use crate::http1::events::Event;
+use crate::http1::headers::space;
 use crate::http1::line::{Ending, Line, next_line};
+use crate::http1::request::is_request;
 use crate::parser::{Outcome, Parse};
 
 impl Http1Parser {
@@ -69,8 +71,23 @@ impl Http1Parser {
         }
         let size = chunked::size(known);
         let hopeless = size.len.is_none() && !chunked::blank(known);
-        let Some(line) = line.filter(|_| !hopeless) else {
-            if hopeless || known.len() > LONGEST {
+        // A server that ignores `Transfer-Encoding` reads the next request here.
+        if hopeless && dir == Direction::ToServer {
+            let start = data.iter().take_while(|&&b| space(b)).count();
+            match is_request(data.get(start..).unwrap_or(&[])) {
+                None if !end && data.len() <= LONGEST => return Step::More,
+                Some(true) => {
+                    self.chunk_event(dir);
+                    self.finish(cx, dir, true);
+                    return Step::Used(0);
+                }
+                _ => {}
+            }
+        }
+        // If the connection ends within a line that is more than a size, it was no chunk to those that ignore `Transfer-Encoding`.
+        let is_data = |l: &Line| l.ending == Ending::End && dir == Direction::ToClient && !size.is_alone;
+        let Some(line) = line.filter(|l| !hopeless && !is_data(l)) else {
+            if hopeless || line.is_some() || known.len() > LONGEST {
                 return self.chunk_invalid(cx, dir);
             }
             return Step::More;
@@ -101,12 +118,8 @@ impl Http1Parser {
 
     /// Handles an invalid size: like in browsers, a response body continues raw up to the end. A request cannot be followed.
     fn chunk_invalid(&mut self, cx: &mut Parse<'_>, dir: Direction) -> Step {
-        let request = dir == Direction::ToServer;
-        if let Some(tx) = self.current(dir) {
-            tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
-            tx.base.touch(dir);
-        }
-        if request {
+        self.chunk_event(dir);
+        if dir == Direction::ToServer {
             // Servers process the chunks before it.
             self.finish(cx, dir, true);
             return Step::Stop(0, Outcome::Failed);
@@ -115,5 +128,13 @@ impl Http1Parser {
         side.framing = Framing::Close;
         side.scan = 0;
         Step::Used(0)
+    }
+
+    /// Reports an invalid size.
+    fn chunk_event(&mut self, dir: Direction) {
+        if let Some(tx) = self.current(dir) {
+            tx.event(if dir == Direction::ToServer { Event::RequestChunkLen } else { Event::ResponseChunkLen });
+            tx.base.touch(dir);
+        }
     }
 }
