@@ -464,6 +464,30 @@ fn options_of_commands() {
     all(Judge::Sqli, true, &attacks);
 }
 
+/// A name does not follow a string in SQL, so the first quote of such a value ends none.
+#[test]
+fn statements_with_strings() {
+    let texts = [
+        "command = 'gcloud {} netapp volumes snapshots list'.format(name)",
+        "DELETE FROM parts p USING kinds k WHERE p.name = 'bolt'",
+        "CREATE OR REPLACE FUNCTION sepgsql_getcon() RETURNS text AS '$libdir/sepgsql', 'sepgsql_getcon' LANGUAGE C;",
+        "{ users(filter: \"name is a -- b\") { name } }",
+    ];
+    all(Judge::Sqli, false, &texts);
+    let attacks = [
+        "CREATE FUNCTION system(cstring) RETURNS int AS '/lib/libc.so.6', 'system' LANGUAGE C",
+        "CREATE FUNCTION f() RETURNS int AS '$libdir/../../tmp/x', 'f' LANGUAGE C",
+        "name = ' or 'a'='a",
+        "x' waitfor delay '0:0:5",
+        "x' exec xp_cmdshell 'dir'--",
+        "' notnull --",
+        "2010-01-01' sleep(20) '",
+        "{ users(filter: \"id = 1 or 1=1; --\") { name } }",
+        "\"num\";s:107:\"*/ union select 1,2,3 -- ",
+    ];
+    all(Judge::Sqli, true, &attacks);
+}
+
 #[test]
 fn manuals_and_quotations_are_no_commands() {
     let texts = [

@@ -91,7 +91,10 @@ mod tests {
             assert!(usual_size(line).is_none_or(|usual| Some(usual) == len), "{line:?}");
         }
         assert!(size(b"5; foo").extension);
-        assert_eq!([&b"5 ; foo"[..], b"5", b"5 ", b"5 foo", b"5x"].map(|l| size(l).is_alone), [true, true, true, false, false]);
+        assert_eq!(
+            [&b"5 ; foo"[..], b"5", b"5 ", b"5 foo", b"5x"].map(|l| size(l).is_alone),
+            [true, true, true, false, false]
+        );
         assert_eq!(
             [&b"1fA"[..], b"fffffff", b"00", b"", b"8000000"].map(usual_size),
             [Some(0x1fa), Some(0xfff_ffff), None, None, Some(0x800_0000)]

@@ -4,8 +4,9 @@
 //! An attack continues after the value of an existing condition. So it begins with a value, or with a comparison that
 //! needs no column. A filter is complete: each of its conditions begins with a field name.
 
-use super::reader::{Reader, is_call};
+use super::reader::Reader;
 use super::token::{Kind, tokens};
+use super::vocabulary::is_call;
 
 /// Most tokens in a filter.
 const TOKENS: usize = 64;

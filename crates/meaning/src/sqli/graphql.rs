@@ -27,6 +27,7 @@ pub(super) fn strings(value: &[u8]) -> Option<Vec<&[u8]>> {
                 found.push(value.get(at..at + end)?);
                 at += end + 1;
             }
+            b'-' if value.get(at) == Some(&b'-') => return None,
             b'{' => {
                 depth += 1;
                 opened = true;
@@ -39,7 +40,7 @@ pub(super) fn strings(value: &[u8]) -> Option<Vec<&[u8]>> {
             _ => return None,
         }
     }
-    (depth == 0 && opened && !value.windows(2).any(|w| w == b"--")).then_some(found)
+    (depth == 0 && opened).then_some(found)
 }
 
 /// The length of a string up to its closing quote.

@@ -12,6 +12,7 @@ mod program;
 mod reader;
 mod statement;
 mod token;
+mod vocabulary;
 
 use crate::args::{ArgLimits, Args};
 use crate::decode::{has, is_word};
@@ -19,7 +20,7 @@ use crate::json;
 use crate::text::{self, Of};
 
 use reader::Reader;
-use token::tokens;
+use token::{Kind, tokens};
 
 /// A value with this weight or more is an attack.
 pub const THRESHOLD: u32 = 5;
@@ -176,6 +177,11 @@ fn weigh(value: &[u8], quote: Option<u8>) -> u32 {
     };
     let rest = value.get(start..).unwrap_or(&[]);
     let tokens = tokens(rest);
+    // `= 'name' and …` of a whole statement: no statement goes on with a name behind a string. The end of a comment may let it.
+    let is_name = tokens.first().is_some_and(|t| t.kind == Kind::Word && !vocabulary::follows_string(t));
+    if quote.is_some() && is_name && memchr::memmem::find(rest, b"*/").is_none() {
+        return 0;
+    }
     let commented =
         memchr::memmem::find(rest, b"/*").is_some_and(|at| memchr::memmem::find(&rest[at..], b"*/").is_some());
     Reader { tokens: &tokens, broken: quote.is_some(), before: start > 1, commented }.weight()

@@ -92,8 +92,7 @@ fn defines(statement: &[Token<'_>]) -> bool {
     let r = Reader { tokens: statement, broken: false, before: false, commented: false };
     let text_at = |at: usize| statement.get(at).filter(|t| t.kind == Kind::Text);
     let loads = |at: usize| {
-        r.word(at, &["soname", "external"])
-            || r.word(at, &["as"]) && text_at(at + 1).is_some_and(|t| t.text.contains(&b'/'))
+        r.word(at, &["soname", "external"]) || r.word(at, &["as"]) && text_at(at + 1).is_some_and(|t| is_path(t.text))
     };
     if (0..statement.len()).any(loads) || statement.iter().any(|t| matches!(t.kind, Kind::Comment | Kind::Open)) {
         return false;
@@ -113,6 +112,12 @@ fn defines(statement: &[Token<'_>]) -> bool {
     let in_string = (0..statement.len()).any(|at| r.word(at, &["as"]) && text_at(at + 1).is_some());
     let has_body = statement.iter().any(|t| t.word(&["return", "begin"]));
     r.word(0, &["create", "alter", "drop"]) && r.word(kind, PROGRAM) && (!is_function || in_string || !has_body)
+}
+
+/// Whether a string is a path, and not one below the database's own folder (`$libdir/hstore`).
+fn is_path(text: &[u8]) -> bool {
+    let own = text.strip_prefix(b"'$libdir/").unwrap_or(text);
+    own.contains(&b'/') || memchr::memmem::find(own, b"..").is_some()
 }
 
 /// Whether the value begins with a date and a time, `2026-11-20 03:55:37`, as lines of a log do. In a statement that is a

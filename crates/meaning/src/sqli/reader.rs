@@ -2,7 +2,7 @@
 
 use super::THRESHOLD;
 use super::token::{Kind, Token};
-use crate::words::{List, Words};
+use super::vocabulary::{BEHIND, CALLS_SURE, COMPARES, JOINS, NAMES, NAMES_WEAK, OF_PYTHON, SCHEMAS, is_call};
 
 /// Most tokens from a comment to the end, for the comment to count as cutting off the statement.
 const AFTER_COMMENT: usize = 8;
@@ -15,57 +15,6 @@ const ORDER_BY_WITHIN: usize = 16;
 
 /// Distance in tokens within which constructs count together.
 const NEAR: usize = 16;
-
-/// Words that join conditions.
-const JOINS: &[&str] = &[
-    "or", "and", "xor", "having", "where", "not", "||", "&&", "|", "&", "div", "mod", "rlike", "like", "regexp",
-    "when", "glob",
-];
-
-/// Comparison words.
-const COMPARES: &[&str] = &[
-    "like", "rlike", "regexp", "is", "in", "between", "sounds", "glob", "ilike", "similar", "match", "contains", "div",
-    "mod", "not",
-];
-
-/// Names that only attacks use.
-static NAMES: List = List::new(|| Words::new(include_str!("../../words/sql-names.txt")));
-
-/// Names that attacks use, but others may too.
-static NAMES_WEAK: List = List::new(|| Words::new(include_str!("../../words/sql-names-weak.txt")));
-
-/// Functions that only attacks call.
-pub(super) static CALLS_SURE: List = List::new(|| Words::new(include_str!("../../words/sql-calls-sure.txt")));
-
-/// Other functions.
-static CALLS: List = List::new(|| Words::new(include_str!("../../words/sql-calls.txt")));
-
-/// Whether a word is a function name.
-pub(super) fn is_call(t: &Token<'_>) -> bool {
-    t.kind == Kind::Word && (CALLS.has(t.text) || CALLS_SURE.has(t.text))
-}
-
-/// Words that SQL has behind an operand.
-static BEHIND: List = List::new(|| Words::new(include_str!("../../words/sql-behind.txt")));
-
-/// Schemas that only attacks name.
-const SCHEMAS: &[&str] = &[
-    "sysibm.",
-    "syscat.",
-    "information_schema.",
-    "pg_catalog.",
-    "sys.",
-    "mysql.",
-    "master.",
-    "master..",
-    "dbms_",
-    "utl_",
-    "xp_",
-    "sysmaster:",
-];
-
-/// Names in Python's module `sys` that no database's schema has.
-static OF_PYTHON: List = List::new(|| Words::new(include_str!("../../words/python-sys.txt")));
 
 pub(super) struct Reader<'a> {
     pub(super) tokens: &'a [Token<'a>],

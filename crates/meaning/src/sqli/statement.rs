@@ -1,7 +1,8 @@
 //! SQL statements and queries.
 
-use super::reader::{CALLS_SURE, Reader};
+use super::reader::Reader;
 use super::token::{Kind, Token};
+use super::vocabulary::CALLS_SURE;
 
 /// Words behind the name of something that a statement creates or alters.
 const DEFINES: &[&str] = &[

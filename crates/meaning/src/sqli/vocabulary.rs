@@ -1,0 +1,100 @@
+//! Words of SQL and its dialects, by what they mean for the judgement.
+
+use super::token::{Kind, Token};
+use crate::words::{List, Words};
+
+/// Words that join conditions.
+pub(super) const JOINS: &[&str] = &[
+    "or", "and", "xor", "having", "where", "not", "||", "&&", "|", "&", "div", "mod", "rlike", "like", "regexp",
+    "when", "glob",
+];
+
+/// Comparison words.
+pub(super) const COMPARES: &[&str] = &[
+    "like", "rlike", "regexp", "is", "in", "between", "sounds", "glob", "ilike", "similar", "match", "contains", "div",
+    "mod", "not",
+];
+
+/// Names that only attacks use.
+pub(super) static NAMES: List = List::new(|| Words::new(include_str!("../../words/sql-names.txt")));
+
+/// Names that attacks use, but others may too.
+pub(super) static NAMES_WEAK: List = List::new(|| Words::new(include_str!("../../words/sql-names-weak.txt")));
+
+/// Functions that only attacks call.
+pub(super) static CALLS_SURE: List = List::new(|| Words::new(include_str!("../../words/sql-calls-sure.txt")));
+
+/// Other functions.
+pub(super) static CALLS: List = List::new(|| Words::new(include_str!("../../words/sql-calls.txt")));
+
+/// Whether a word is a function name.
+pub(super) fn is_call(t: &Token<'_>) -> bool {
+    t.kind == Kind::Word && (CALLS.has(t.text) || CALLS_SURE.has(t.text))
+}
+
+/// Words that SQL has behind an operand.
+pub(super) static BEHIND: List = List::new(|| Words::new(include_str!("../../words/sql-behind.txt")));
+
+/// Words that begin a statement, in a batch of Transact-SQL even without a semicolon.
+pub(super) const STATEMENTS: &[&str] = &[
+    "alter",
+    "backup",
+    "begin",
+    "call",
+    "create",
+    "dbcc",
+    "declare",
+    "delete",
+    "drop",
+    "exec",
+    "execute",
+    "go",
+    "grant",
+    "if",
+    "insert",
+    "kill",
+    "merge",
+    "print",
+    "raiserror",
+    "reconfigure",
+    "restore",
+    "revoke",
+    "select",
+    "set",
+    "shutdown",
+    "truncate",
+    "update",
+    "use",
+    "waitfor",
+    "while",
+    "with",
+];
+
+/// Whether a word may follow a string that the value has ended: no name does.
+pub(super) fn follows_string(t: &Token<'_>) -> bool {
+    BEHIND.has(t.text)
+        || CALLS_SURE.has(t.text)
+        || t.word(JOINS)
+        || t.word(COMPARES)
+        || t.word(STATEMENTS)
+        || t.word(&["isnull", "notnull"])
+}
+
+/// Schemas that only attacks name.
+pub(super) const SCHEMAS: &[&str] = &[
+    "sysibm.",
+    "syscat.",
+    "information_schema.",
+    "pg_catalog.",
+    "sys.",
+    "mysql.",
+    "master.",
+    "master..",
+    "dbms_",
+    "utl_",
+    "xp_",
+    "sysmaster:",
+];
+
+/// Names in Python's module `sys` that no database's schema has.
+pub(super) static OF_PYTHON: List = List::new(|| Words::new(include_str!("../../words/python-sys.txt")));
