@@ -210,6 +210,17 @@ fn bodies_that_only_some_programs_read_to_the_end() {
     }
 }
 
+#[test]
+fn a_long_extension_of_a_chunk() {
+    let response =
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;{}\r\nabc\r\n0\r\n\r\n", "a".repeat(60_000));
+    for cut in [1_000, response.len()] {
+        let mut turns: Vec<(Direction, &[u8])> = vec![(ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")];
+        turns.extend(response.as_bytes().chunks(cut).map(|piece| (ToClient, piece)));
+        has(&talk(&turns), &["file.data ToClient abc", "[\"request_chunk_extension\"]"]);
+    }
+}
+
 /// Python's `http.server` and servers of HTTP/1.0 ignore `Transfer-Encoding`.
 #[test]
 fn a_request_in_place_of_a_chunk() {

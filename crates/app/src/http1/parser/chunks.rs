@@ -53,8 +53,8 @@ impl Http1Parser {
     }
 
     fn chunk_size(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Step {
-        /// The longest size line, including its extension.
-        const LONGEST: usize = 4096;
+        /// The longest size line, including its extension: Python's limit, the largest.
+        const LONGEST: usize = 64 << 10;
         let end = cx.end;
         let line = next_line(data, &mut self.side(dir).scan, false, end);
         let known = data.get(..line.map_or(data.len(), |l| l.content)).unwrap_or(data);
