@@ -207,7 +207,11 @@ pub fn segments(data: &[u8]) {
     if ways.iter().flatten().any(|l| l.contains("\"http2\":") || l.contains("request_uri_not_seen")) {
         return;
     }
-    // Bytes after a response that begin no other one, likewise.
+    // The worker joins ranges of a file from several connections, so earlier inputs count.
+    if ways.iter().flatten().any(|l| l.contains("\"start\":")) {
+        return;
+    }
+    // Bytes after a response that begin no other one depend on the segments, too.
     if ways.iter().flatten().any(|l| l.contains("\"http\":")) && has_tail(&app_config(), &acts) {
         return;
     }
