@@ -37,6 +37,38 @@ fn options_of_commands() {
     all(Judge::Sqli, true, &attacks);
 }
 
+#[test]
+fn prepared_statements() {
+    let texts = [
+        "SELECT id, name FROM orders WHERE id = ?",
+        "SELECT * FROM users WHERE email = $1 LIMIT 1",
+        "SELECT \"users\".\"id\" FROM \"users\" WHERE \"users\".\"id\" = $1 ORDER BY \"users\".\"id\" ASC LIMIT $2",
+        "INSERT INTO orders (id, name) VALUES (?, ?), (?, ?);",
+        "INSERT INTO \"orders\" (\"id\", \"name\") VALUES ($1, $2) RETURNING \"id\"",
+        "UPDATE orders SET name = :name WHERE id = :id",
+        "DELETE FROM sessions WHERE expires < %s",
+        "select `id` from `orders` where `id` in (?, ?, ?)",
+        "SELECT * FROM orders WHERE state = @state",
+    ];
+    all(Judge::Sqli, false, &texts);
+    let attacks = [
+        "SELECT * FROM users",
+        "SELECT * FROM users WHERE name = 'x' OR id = ?",
+        "select ? ' or 'a'='a",
+        "select ? \" or \"a\"=\"a",
+        "select ?\"or\"1",
+        "select * from users where 1=1 or id = ?",
+        "select sleep(5), ?",
+        "select table_name from information_schema.tables where 1 = ?",
+        "select ? union select 1, 2",
+        "select @@version, ?",
+        "select id from t where id = ?; drop table t",
+        "select id from t where id = ? -- ",
+        "1 or id = ? or 1=1",
+    ];
+    all(Judge::Sqli, true, &attacks);
+}
+
 /// A name does not follow a string in SQL, so the first quote of such a value ends none.
 #[test]
 fn statements_with_strings() {

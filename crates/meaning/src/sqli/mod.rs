@@ -41,6 +41,7 @@ fn changes(value: &[u8]) -> bool {
     reads_as_one(value)
         && !filter::is_filter(value)
         && !program::is_definition(value)
+        && !program::is_prepared(value)
         && !text::asks(value)
         && !text::tells(value, Of::Sql, reads_as_one)
 }

@@ -1,8 +1,9 @@
 //! Recognises values that are data of a database's own language, although they read like parts of it: the definition of a
-//! function or a type, as migrations have them, and lines of a log.
+//! function or a type, as migrations have them, prepared statements, and lines of a log.
 
 use super::reader::Reader;
 use super::token::{Kind, TOKENS, Token, string, tokens};
+use super::vocabulary::{CALLS_SURE, NAMES, SCHEMAS, follows_string};
 
 /// Objects whose definition is no attack, if the value has nothing else. Definitions of tables, procedures and accounts are
 /// attacks even then.
@@ -112,6 +113,68 @@ fn defines(statement: &[Token<'_>]) -> bool {
     let in_string = (0..statement.len()).any(|at| r.word(at, &["as"]) && text_at(at + 1).is_some());
     let has_body = statement.iter().any(|t| t.word(&["return", "begin"]));
     r.word(0, &["create", "alter", "drop"]) && r.word(kind, PROGRAM) && (!is_function || in_string || !has_body)
+}
+
+/// Whether the value is one whole statement with marks in the places of values, as programs prepare it and collectors of
+/// traces store it: `select "id" from "orders" where "name" = $1`. Nothing in it can end a string, and it names nothing that only
+/// attacks ask for.
+pub(super) fn is_prepared(value: &[u8]) -> bool {
+    const STARTS: [&[u8]; 7] = [b"select ", b"insert ", b"update ", b"delete ", b"with ", b"replace ", b"merge "];
+    let value = value.trim_ascii();
+    if !STARTS.iter().any(|s| value.starts_with(s)) {
+        return false;
+    }
+    let value = value.strip_suffix(b";").unwrap_or(value);
+    let tokens = tokens(value);
+    if tokens.len() >= TOKENS {
+        return false;
+    }
+    let mut marks = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1);
+        let fits = match token.kind {
+            Kind::Word => !is_of_attacks(token),
+            Kind::Text => is_identifier(token.text),
+            Kind::Mark => token.text != b";",
+            // Two numbers are compared only to be true.
+            Kind::Operator => {
+                let number = |t: Option<&Token<'_>>| t.is_some_and(|t| t.kind == Kind::Number);
+                !(number(at.checked_sub(1).and_then(|before| tokens.get(before))) && number(next))
+            }
+            Kind::Number => true,
+            Kind::Open | Kind::Comment => false,
+        };
+        if !fits {
+            return false;
+        }
+        let named = next.is_some_and(|t| t.kind == Kind::Word);
+        marks += usize::from(match token.text {
+            b"?" => true,
+            b":" => named,
+            b"%" => next.is_some_and(|t| t.is("s")),
+            [b'$', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+            [b'@', b'a'..=b'z', ..] => true,
+            _ => false,
+        });
+    }
+    marks > 0
+}
+
+/// Whether a word is one that statements of programs do not have.
+fn is_of_attacks(word: &Token<'_>) -> bool {
+    NAMES.has(word.text)
+        || CALLS_SURE.has(word.text)
+        || SCHEMAS.iter().any(|schema| word.text.starts_with(schema.as_bytes()))
+        || word.word(&["union", "outfile", "dumpfile"])
+        || word.text.starts_with(b"@@")
+}
+
+/// Whether a string is a quoted name of a column or a table.
+fn is_identifier(text: &[u8]) -> bool {
+    let [b'"', name @ .., b'"'] = text else { return false };
+    let is_name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    let token = Token { kind: Kind::Word, text: name };
+    name.first().is_some_and(u8::is_ascii_alphabetic) && name.iter().all(is_name) && !follows_string(&token)
 }
 
 /// Whether a string is a path, and not one below the database's own folder (`$libdir/hstore`).
