@@ -267,9 +267,6 @@ fn command(text: &[u8], sure: u8) -> bool {
     if alone && ENDS_SENTENCES.iter().any(|w| w.as_bytes() == base) {
         return false;
     }
-    if is_usage(arguments) {
-        return false;
-    }
     let asks = || FILES.iter().any(|f| memchr::memmem::find(arguments, f.as_bytes()).is_some()) || globs(arguments);
     let behind = after.first().copied();
     let delimited = behind.is_none_or(|b| {
@@ -356,18 +353,6 @@ fn command(text: &[u8], sure: u8) -> bool {
 fn later_option(arguments: &[u8]) -> bool {
     let mut words = arguments.split(|&b| b == b' ').filter(|w| !w.is_empty()).skip(1).take(8);
     words.any(|w| matches!(w, [b'-', b'a'..=b'z', b'a'..=b'z', ..] | [b'/', b'a'..=b'z', b'a'..=b'z', ..] if !w.iter().skip(1).any(|b| *b == b'/')))
-}
-
-/// Whether arguments are those of a manual: `[name …] [--filter=expression]`, or a title, `bq - manage bq resources`.
-fn is_usage(arguments: &[u8]) -> bool {
-    let parts = memchr::memmem::find(arguments, b" - ").map(|at| (&arguments[..at], &arguments[at + 3..]));
-    let name = |t: &[u8]| t.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'-'));
-    if parts.is_some_and(|(t, about)| name(t) && memchr::memmem::find(t, b" -").is_none() && text::is_words(about, 3)) {
-        return true;
-    }
-    let optional = memchr::memmem::find(arguments, b" [").and_then(|at| arguments.get(at + 2..));
-    let begins = |t: &[u8]| matches!(t, [b'a'..=b'z', b'a'..=b'z' | b'_', ..] | [b'-', b'-', b'a'..=b'z', ..]);
-    arguments.trim_ascii_end().ends_with(b"]") && optional.is_some_and(begins)
 }
 
 /// Whether the rest has only separators and quotes.

@@ -193,9 +193,9 @@ fn edges(value: &[u8]) -> (&[u8], &[u8]) {
     (first, lines.next_back().unwrap_or(first))
 }
 
-/// The value without the hyphens of a command's options: in quotes (`'--help'`), and in a sentence (`or removes them
-/// [--remove]`). No comment of SQL begins there. A quote in front of such a comment would end a string, but no attacker ends a
-/// comment with another one, and words in front of a comment are of no use.
+/// The value without the hyphens of a command's options: in quotes behind a mark of a program (`add('--help'`), and in a sentence
+/// (`or removes them [--remove]`). As comments of SQL they would be of no use: behind a quote that ends a string, the statement
+/// would compare with the program or the sentence.
 pub(crate) fn without_options(value: &[u8]) -> Option<Vec<u8>> {
     let first = memchr::memmem::find(value, b"--")?;
     let marked = |at: &usize| is_quote(value, *at) || matches!(value.get(*at), Some(b'(' | b'=' | b';'));
@@ -212,7 +212,9 @@ pub(crate) fn without_options(value: &[u8]) -> Option<Vec<u8>> {
         let behind = name.get(len).copied();
         let apart = |t: &[u8]| matches!(t.last(), None | Some(b' ' | b'\n' | b'[' | b'(' | b',' | b'='));
         let quoted = match before {
-            [t @ .., q @ (b'\'' | b'"')] => behind == Some(*q) && apart(t),
+            [t @ .., q @ (b'\'' | b'"')] => {
+                behind == Some(*q) && apart(t) && (sentence || !matches!(t.last(), Some(b' ' | b'\n')))
+            }
             _ => false,
         };
         let ends =
@@ -234,9 +236,11 @@ fn begins_with_words(value: &[u8]) -> bool {
     (0..2).all(|_| words.next().is_some_and(word))
 }
 
-/// The value with spaces instead of underscores, if it is the title of a page: `specifying_just_'--prefix'_will`.
+/// The value with spaces instead of underscores, if it is the title of a page: `specifying_just_'--prefix'_will`. Statements
+/// without spaces have other marks.
 pub(crate) fn title(value: &[u8]) -> Option<Vec<u8>> {
-    if value.contains(&b' ') || value.iter().filter(|b| **b == b'_').count() < 2 {
+    let mark = |b: &u8| matches!(b, b' ' | b'(' | b';' | b'=' | b'|' | b'&' | b'*' | b'/' | b'@' | b'<' | b'>' | b'`');
+    if value.iter().any(mark) || value.iter().filter(|b| **b == b'_').count() < 2 {
         return None;
     }
     let spaced: Vec<u8> = value.iter().map(|&b| if b == b'_' { b' ' } else { b }).collect();

@@ -295,7 +295,7 @@ fn harmless(name: &[u8], inner: &[u8]) -> bool {
             let action = plain_attributes(inner, FORM);
             return action.is_some_and(|a| a.first() == Some(&b'/') && !matches!(a.get(1), Some(b'/' | b'\\')));
         }
-        b"link" => return plain_attributes(inner, LINK).is_some() && relates(inner),
+        b"link" => return plain_attributes(inner, LINK).is_some_and(|rel| RELATIONS.contains(&rel)),
         b"meta" => return plain_attributes(inner, META).is_some(),
         // As in configurations of Java: an animation has `attributeName`.
         b"set" => return plain_attributes(inner, &[b"name", b"id"]).is_some(),
@@ -389,17 +389,8 @@ fn is_empty_drawing(inner: &[u8]) -> bool {
     tag.is_some_and(|t| t.ends_with(b"/")) && plain_attributes(inner, EMPTY_DRAWING).is_some()
 }
 
-/// Whether a link's tag names one of the [`RELATIONS`], and no style sheet.
-fn relates(tag: &[u8]) -> bool {
-    let tag = tag.get(..memchr::memchr(b'>', tag).unwrap_or(0)).unwrap_or(&[]);
-    let Some(at) = memchr::memmem::find(tag, b" rel=") else { return false };
-    let quoted = tag.get(at + 6..).unwrap_or(&[]);
-    let relation = quoted.split(|b| matches!(b, b'"' | b'\'')).next().unwrap_or(&[]);
-    RELATIONS.contains(&relation) && memchr::memmem::rfind(tag, b" rel=") == Some(at)
-}
-
-/// The address of an element whose attributes are all of this list, with quoted values, up to the end of its tag. `None`
-/// if another one is there.
+/// The address of an element whose attributes are all of this list, with quoted values, up to the end of its tag; of a link, the
+/// relation. `None` if another one is there.
 fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> {
     let (mut rest, mut address) = (inner, &b""[..]);
     loop {
@@ -418,7 +409,11 @@ fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> 
         let quote = *value.first().filter(|b| matches!(b, b'"' | b'\''))?;
         let value = value.get(1..)?;
         let end = memchr::memchr(quote, value)?;
-        if matches!(name, b"src" | b"action") {
+        if matches!(name, b"src" | b"action" | b"rel") {
+            // Of several, the first counts.
+            if !address.is_empty() {
+                return None;
+            }
             address = value.get(..end)?;
         }
         rest = value.get(end + 1..)?;

@@ -33,6 +33,10 @@ fn options_of_commands() {
         "1' and sys.user_tables='a",
         "x\" or 1 --help\"",
         "-- a\n' or 1=1",
+        "admin '--x'",
+        "a_b_'and/**/pg_sleep(5)--",
+        "-- a' or 1=1 --\n\\echo x",
+        "--\n\\echo \" or 1=1 -- ",
     ];
     all(Judge::Sqli, true, &attacks);
 }
@@ -46,9 +50,7 @@ fn prepared_statements() {
         "INSERT INTO orders (id, name) VALUES (?, ?), (?, ?);",
         "INSERT INTO \"orders\" (\"id\", \"name\") VALUES ($1, $2) RETURNING \"id\"",
         "UPDATE orders SET name = :name WHERE id = :id",
-        "DELETE FROM sessions WHERE expires < %s",
         "select `id` from `orders` where `id` in (?, ?, ?)",
-        "SELECT * FROM orders WHERE state = @state",
     ];
     all(Judge::Sqli, false, &texts);
     let attacks = [
@@ -65,6 +67,8 @@ fn prepared_statements() {
         "select id from t where id = ?; drop table t",
         "select id from t where id = ? -- ",
         "1 or id = ? or 1=1",
+        "delete from users where @a is null",
+        "delete from users where id %s",
     ];
     all(Judge::Sqli, true, &attacks);
 }
@@ -83,6 +87,10 @@ fn statements_with_strings() {
         "CREATE FUNCTION system(cstring) RETURNS int AS '/lib/libc.so.6', 'system' LANGUAGE C",
         "CREATE FUNCTION f() RETURNS int AS '$libdir/../../tmp/x', 'f' LANGUAGE C",
         "name = ' or 'a'='a",
+        "create type x ' or 1=1 -- '",
+        "create type x as ' exec xp_cmdshell \"dir\" -- '",
+        "' escape 'a' or 1=1 -- ",
+        "' a, password from users -- ",
         "x' waitfor delay '0:0:5",
         "x' exec xp_cmdshell 'dir'--",
         "' notnull --",
@@ -94,10 +102,8 @@ fn statements_with_strings() {
 }
 
 #[test]
-fn manuals_and_quotations_are_no_commands() {
+fn quotations_are_no_commands() {
     let texts = [
-        "\"SYNOPSIS\"\ngcloud bq group [GCLOUD_WIDE_FLAG\\ ...]\nThese flags are available to all commands: --help.",
-        "\"NAME\"\ngcloud bq - manage bq resources\n\"SYNOPSIS\"",
         "Debian version of `realpath' required all the path components to exist;",
         "Debian version of `realpath -s' required no path components to exist.",
         "\"\"\"Entrypoint module for `python -m sqlparse`.",
@@ -129,6 +135,7 @@ fn elements_without_effect() {
         "<link rel=\"alternate stylesheet\" href=\"//a/b\">",
         "<link rel=\"alternate\" rel=\"import\" href=\"//a/b\">",
         "<link href=\"//a/b\">",
+        "<link title=\" rel='self'\"/rel=\"stylesheet\" href=\"//a/b\">",
         "<meta http-equiv=\"refresh\" content=\"0;url=javascript:alert(1)\">",
         "<meta content=\"0;url=//a\" http-equiv=\"refresh\">",
         "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>",

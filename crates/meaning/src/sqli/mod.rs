@@ -20,7 +20,7 @@ use crate::json;
 use crate::text::{self, Of};
 
 use reader::Reader;
-use token::{Kind, tokens};
+use token::{Kind, Token, tokens};
 
 /// A value with this weight or more is an attack.
 pub const THRESHOLD: u32 = 5;
@@ -40,10 +40,25 @@ pub fn is_injection(value: &[u8]) -> bool {
 fn changes(value: &[u8]) -> bool {
     reads_as_one(value)
         && !filter::is_filter(value)
-        && !program::is_definition(value)
+        && (!program::is_definition(value) || breaks_out(value))
         && !program::is_prepared(value)
         && !text::asks(value)
         && !text::tells(value, Of::Sql, reads_as_one)
+}
+
+/// Whether a value would change a statement by ending a string. Bodies of functions begin with a query or a block.
+fn breaks_out(value: &[u8]) -> bool {
+    [b'\'', b'"'].into_iter().any(|quote| {
+        let Some(at) = memchr::memchr(quote, value) else { return false };
+        let tokens = tokens(value.get(at + 1..).unwrap_or(&[]));
+        let is_body = match tokens.as_slice() {
+            [first, ..] if first.word(&["select", "begin", "with"]) => true,
+            // `\echo use "create extension hstore" to load this file.`
+            [first, second, ..] => first.word(&["create", "alter"]) && second.word(&["extension"]),
+            _ => false,
+        };
+        !is_body && weigh(value, Some(quote)) >= THRESHOLD
+    })
 }
 
 /// Whether a value reads as an SQL injection, ignoring whether it is a text about SQL.
@@ -166,6 +181,12 @@ fn without_comments(value: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Whether no string ends in front of these tokens, because no statement goes on with a name.
+fn ends_nothing(tokens: &[Token<'_>]) -> bool {
+    let is_name = |t: &Token<'_>| t.kind == Kind::Word && !vocabulary::follows_string(t);
+    tokens.first().is_some_and(is_name) && !vocabulary::names_string(tokens)
+}
+
 /// The weight of a value enclosed in `quote`.
 fn weigh(value: &[u8], quote: Option<u8>) -> u32 {
     let start = match quote {
@@ -178,9 +199,8 @@ fn weigh(value: &[u8], quote: Option<u8>) -> u32 {
     };
     let rest = value.get(start..).unwrap_or(&[]);
     let tokens = tokens(rest);
-    // `= 'name' and …` of a whole statement: no statement goes on with a name behind a string. The end of a comment may let it.
-    let is_name = tokens.first().is_some_and(|t| t.kind == Kind::Word && !vocabulary::follows_string(t));
-    if quote.is_some() && is_name && memchr::memmem::find(rest, b"*/").is_none() {
+    // `= 'name' and …` of a whole statement: no statement goes on there. The end of a comment may let it.
+    if quote.is_some() && ends_nothing(&tokens) && memchr::memmem::find(rest, b"*/").is_none() {
         return 0;
     }
     let commented =

@@ -151,9 +151,8 @@ pub(super) fn is_prepared(value: &[u8]) -> bool {
         marks += usize::from(match token.text {
             b"?" => true,
             b":" => named,
-            b"%" => next.is_some_and(|t| t.is("s")),
             [b'$', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
-            [b'@', b'a'..=b'z', ..] => true,
+            // `%s` and `@name` are valid without preparation.
             _ => false,
         });
     }

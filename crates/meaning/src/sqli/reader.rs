@@ -336,7 +336,9 @@ impl<'a> Reader<'a> {
                         || self.at(j + 2).is_some_and(|t| t.kind == Kind::Operator)
                         || self.at(j + 1).is_some_and(|t| is_call(t) || t.text.starts_with(b"`"))
                             && (self.is(j + 2, "(") || self.is(j + 2, ".")));
-            return if ends && (i == 0 || self.broken) { 5 } else { 0 };
+            // `' a, password from users --`
+            let cut = self.broken && self.kind(j, Kind::Comment) && self.at(j + 1).is_none();
+            return if ends && (i == 0 || self.broken) || cut { 5 } else { 0 };
         }
         if i == 0 || self.broken && i <= 1 || self.word(i.wrapping_sub(1), &["begin", "then", "else", "do"]) {
             return self.statement(i);

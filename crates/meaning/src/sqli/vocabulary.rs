@@ -70,14 +70,42 @@ pub(super) const STATEMENTS: &[&str] = &[
     "with",
 ];
 
-/// Whether a word may follow a string that the value has ended: no name does.
+/// Other words that may follow a string in some dialect.
+const FOLLOW: &[&str] = &[
+    "at",
+    "binary",
+    "connect",
+    "escape",
+    "full",
+    "isnull",
+    "join",
+    "member",
+    "model",
+    "notnull",
+    "operator",
+    "option",
+    "over",
+    "overlaps",
+    "partition",
+    "pivot",
+    "separator",
+    "start",
+];
+
+/// Whether a word may follow a string that the value has ended: no name does, except one for the string itself
+/// ([`names_string`]).
 pub(super) fn follows_string(t: &Token<'_>) -> bool {
     BEHIND.has(t.text)
         || CALLS_SURE.has(t.text)
         || t.word(JOINS)
         || t.word(COMPARES)
         || t.word(STATEMENTS)
-        || t.word(&["isnull", "notnull"])
+        || t.word(FOLLOW)
+}
+
+/// Whether tokens begin with a name for the string in front of them, as in a list of columns: `' a, password from users --`.
+pub(super) fn names_string(tokens: &[Token<'_>]) -> bool {
+    tokens.get(1).is_some_and(|t| t.is(",") || t.word(&["from", "into", "union", "where"]))
 }
 
 /// Schemas that only attacks name.
