@@ -348,13 +348,17 @@ fn texts_that_tell() {
     let passes = [
         "Why does this query return nothing? select id from orders where status = 'open' and total > 100 order by id",
         "In Postgres you can write SELECT * FROM users WHERE name = 'x' OR 1 = 1, but that returns every row",
-        "How do I write it so that ' OR 1=1 -- does no harm",
+        "How do I write it so that a name like O'Hara does no harm",
         "WITH monthly AS (\n  SELECT sum(amount) AS total\n  FROM payments\n  GROUP BY 1\n)\nSELECT m, total FROM monthly ORDER BY m;",
         "status = 'Open' AND priority in (High, Critical) AND updated >= -7d ORDER BY priority DESC",
     ];
     all(Judge::Sqli, false, &passes);
     let attacks = [
         "I like the book that you have' OR 1=1 --",
+        "I like the book that you have' OR 1=1 -- and would like to borrow it",
+        "How do I write it so that ' OR 1=1 -- does no harm",
+        "```\n' or 1=1 -- \n```",
+        "my name is `' or 1=1 -- ` and thanks for all of it",
         "this is what you want' union select null, version() and 'z'='z",
         "this is what you want' union select null, version() and 'a'='a",
         "aaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb\nccccccccccccccc\n' OR 1=1 -- ",

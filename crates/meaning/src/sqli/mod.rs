@@ -31,7 +31,7 @@ const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is an SQL fragment that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
     changes(value)
-        && text::around_code(value, Of::Sql).is_none_or(|v| changes(&v))
+        && text::around_code(value, Of::Sql).is_none_or(|v| changes(&v) || breaks_out(value))
         && text::without_options(value).is_none_or(|v| changes(&v))
         && text::title(value).is_none_or(|v| is_injection(&v))
 }
@@ -43,7 +43,27 @@ fn changes(value: &[u8]) -> bool {
         && (!program::is_definition(value) || breaks_out(value))
         && !program::is_prepared(value)
         && !text::asks(value)
-        && !text::tells(value, Of::Sql, reads_as_one)
+        && (!text::tells(value, Of::Sql, reads_as_one) || goes_on_at_once(value))
+}
+
+/// Whether the first quote of a sentence ends a string behind which a statement goes on at once: `so that ' or 1=1 -- does no
+/// harm`. Sentences about attacks are rarely so complete.
+fn goes_on_at_once(value: &[u8]) -> bool {
+    const AT_ONCE: usize = 16;
+    !text::is_lines(value)
+        && [b'\'', b'"'].into_iter().any(|quote| {
+            let Some(at) = memchr::memchr(quote, value) else { return false };
+            let mut tokens = tokens(value.get(at + 1..).unwrap_or(&[]));
+            let goes_on = tokens.first().is_some_and(|t| match t.kind {
+                Kind::Word => vocabulary::joins(t),
+                Kind::Operator => t.is("||") || t.is("&&"),
+                Kind::Mark => t.is(";") || t.is(")"),
+                _ => false,
+            });
+            tokens.truncate(AT_ONCE);
+            let reader = Reader { tokens: &tokens, broken: true, before: at > 0, commented: false };
+            goes_on && reader.weight() >= THRESHOLD
+        })
 }
 
 /// Whether a value would change a statement by ending a string. Bodies of functions begin with a query or a block.

@@ -103,6 +103,11 @@ pub(super) fn follows_string(t: &Token<'_>) -> bool {
         || t.word(FOLLOW)
 }
 
+/// Whether a word joins conditions or queries.
+pub(super) fn joins(t: &Token<'_>) -> bool {
+    t.word(JOINS) || t.word(&["union", "order", "group", "limit", "waitfor", "procedure"])
+}
+
 /// Whether tokens begin with a name for the string in front of them, as in a list of columns: `' a, password from users --`.
 pub(super) fn names_string(tokens: &[Token<'_>]) -> bool {
     tokens.get(1).is_some_and(|t| t.is(",") || t.word(&["from", "into", "union", "where"]))
