@@ -358,6 +358,7 @@ fn texts_that_tell() {
         "I like the book that you have' OR 1=1 -- and would like to borrow it",
         "How do I write it so that ' OR 1=1 -- does no harm",
         "```\n' or 1=1 -- \n```",
+        "aaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbb' or 1=1 or 'ccccccccccccccc\nddddddddddddddd\neeeeeeeeeeeeeee",
         "my name is `' or 1=1 -- ` and thanks for all of it",
         "this is what you want' union select null, version() and 'z'='z",
         "this is what you want' union select null, version() and 'a'='a",

@@ -46,24 +46,23 @@ fn changes(value: &[u8]) -> bool {
         && (!text::tells(value, Of::Sql, reads_as_one) || goes_on_at_once(value))
 }
 
-/// Whether the first quote of a sentence ends a string behind which a statement goes on at once: `so that ' or 1=1 -- does no
-/// harm`. Sentences about attacks are rarely so complete.
+/// Whether the first quote of a text ends a string behind which a statement goes on at once: `so that ' or 1=1 -- does no harm`.
+/// Texts about attacks are rarely so complete, and what an attacker writes around one changes nothing.
 fn goes_on_at_once(value: &[u8]) -> bool {
     const AT_ONCE: usize = 16;
-    !text::is_lines(value)
-        && [b'\'', b'"'].into_iter().any(|quote| {
-            let Some(at) = memchr::memchr(quote, value) else { return false };
-            let mut tokens = tokens(value.get(at + 1..).unwrap_or(&[]));
-            let goes_on = tokens.first().is_some_and(|t| match t.kind {
-                Kind::Word => vocabulary::joins(t),
-                Kind::Operator => t.is("||") || t.is("&&"),
-                Kind::Mark => t.is(";") || t.is(")"),
-                _ => false,
-            });
-            tokens.truncate(AT_ONCE);
-            let reader = Reader { tokens: &tokens, broken: true, before: at > 0, commented: false };
-            goes_on && reader.weight() >= THRESHOLD
-        })
+    [b'\'', b'"'].into_iter().any(|quote| {
+        let Some(at) = memchr::memchr(quote, value) else { return false };
+        let mut tokens = tokens(value.get(at + 1..).unwrap_or(&[]));
+        let goes_on = tokens.first().is_some_and(|t| match t.kind {
+            Kind::Word => vocabulary::joins(t),
+            Kind::Operator => t.is("||") || t.is("&&"),
+            Kind::Mark => t.is(";") || t.is(")"),
+            _ => false,
+        });
+        tokens.truncate(AT_ONCE);
+        let reader = Reader { tokens: &tokens, broken: true, before: at > 0, commented: false };
+        goes_on && reader.weight() >= THRESHOLD
+    })
 }
 
 /// Whether a value would change a statement by ending a string. Bodies of functions begin with a query or a block.
