@@ -193,6 +193,9 @@ fn edges(value: &[u8]) -> (&[u8], &[u8]) {
     (first, lines.next_back().unwrap_or(first))
 }
 
+/// The longest name of an option.
+const OPTION_MAX: usize = 64;
+
 /// The value without the hyphens of a command's options: in quotes behind a mark of a program (`add('--help'`), and in a sentence
 /// (`or removes them [--remove]`). As comments of SQL they would be of no use: behind a quote that ends a string, the statement
 /// would compare with the program or the sentence.
@@ -205,7 +208,8 @@ pub(crate) fn without_options(value: &[u8]) -> Option<Vec<u8>> {
     for at in memchr::memmem::find_iter(value, b"--") {
         let (before, after) = value.split_at_checked(at)?;
         let name = after.get(2..)?;
-        let len = name.iter().take_while(|&&b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')).count();
+        let of_name = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        let len = name.iter().take(OPTION_MAX).take_while(of_name).count();
         if len < 2 || !name.first().is_some_and(u8::is_ascii_alphabetic) {
             continue;
         }

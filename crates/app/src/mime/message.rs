@@ -111,6 +111,8 @@ pub struct Message {
     status: Status,
     /// Boundaries of the enclosing parts, outermost first.
     boundaries: Vec<Vec<u8>>,
+    /// The current field has a line that is neither a field nor the continuation of one.
+    joined: bool,
     /// The current field, unfolded.
     field: Vec<u8>,
     fields: Fields,
@@ -333,7 +335,7 @@ impl Message {
             let folded = matches!(piece.first(), Some(b' ' | b'\t'));
             if !folded && piece.contains(&b':') {
                 self.finish_field(settings, sink);
-            } else if !folded && self.names_a_file() {
+            } else if !folded && !std::mem::replace(&mut self.joined, true) && self.names_a_file() {
                 // Like Python, end the header at a line that is not a field, if the header already describes a file.
                 self.finish_field(settings, sink);
                 self.begin_body(settings, sink);
@@ -370,6 +372,7 @@ impl Message {
 
     /// Handles a complete field.
     fn finish_field(&mut self, settings: &Settings, sink: &mut dyn FnMut(Part<'_>)) {
+        self.joined = false;
         let mut field = std::mem::take(&mut self.field);
         let Some(colon) = memchr::memchr(b':', &field) else { return };
         let (name, value) = field.split_at(colon);
