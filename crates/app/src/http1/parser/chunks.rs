@@ -55,6 +55,8 @@ impl Http1Parser {
     fn chunk_size(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Step {
         /// The longest size line, including its extension: Python's limit, the largest.
         const LONGEST: usize = 64 << 10;
+        /// What is read of a size line before its end.
+        const BEGINNING: usize = 256;
         let end = cx.end;
         let line = next_line(data, &mut self.side(dir).scan, false, end);
         let known = data.get(..line.map_or(data.len(), |l| l.content)).unwrap_or(data);
@@ -69,6 +71,8 @@ impl Http1Parser {
             self.framed(dir, total);
             return Step::Used(total);
         }
+        // The beginning of an unfinished line decides; it is read again whenever more of the line comes.
+        let known = if line.is_some() { known } else { known.get(..BEGINNING).unwrap_or(known) };
         let size = chunked::size(known);
         let hopeless = size.len.is_none() && !chunked::blank(known);
         // A server that ignores `Transfer-Encoding` reads the next request here.
@@ -87,7 +91,7 @@ impl Http1Parser {
         // If the connection ends within a line that is more than a size, it was no chunk to those that ignore `Transfer-Encoding`.
         let is_data = |l: &Line| l.ending == Ending::End && dir == Direction::ToClient && !size.is_alone;
         let Some(line) = line.filter(|l| !hopeless && !is_data(l)) else {
-            if hopeless || line.is_some() || known.len() > LONGEST {
+            if hopeless || line.is_some() || data.len() > LONGEST {
                 return self.chunk_invalid(cx, dir);
             }
             return Step::More;
