@@ -55,7 +55,7 @@ impl Http1Parser {
     fn chunk_size(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Step {
         /// The longest size line, including its extension: Python's limit, the largest.
         const LONGEST: usize = 64 << 10;
-        /// What is read of a size line before its end.
+        /// The part of an unfinished size line that is read.
         const BEGINNING: usize = 256;
         let end = cx.end;
         let line = next_line(data, &mut self.side(dir).scan, false, end);
