@@ -156,22 +156,12 @@ impl Body {
                 end
             }
             Kind::Binary => {
-                let mut all = Vec::new();
-                strings(data, |text| {
-                    all.extend_from_slice(text);
-                    all.push(b'\n');
-                });
-                args.add(|out| out.extend_from_slice(&all));
+                args.add(|out| lines_of_strings(data, out));
                 border(None).1
             }
             Kind::Git => {
                 let pack = memchr::memmem::find(data, b"PACK");
-                let mut all = Vec::new();
-                strings(data.get(..pack.unwrap_or(data.len())).unwrap_or(data), |text| {
-                    all.extend_from_slice(text);
-                    all.push(b'\n');
-                });
-                args.add(|out| out.extend_from_slice(&all));
+                args.add(|out| lines_of_strings(data.get(..pack.unwrap_or(data.len())).unwrap_or(data), out));
                 if pack.is_some() {
                     self.kind = Some(Kind::Opaque);
                     return data.len();
@@ -250,6 +240,14 @@ fn is_opaque(content_type: &[u8]) -> bool {
     let media = content_type.split(|&b| b == b';').next().unwrap_or(&[]).trim_ascii();
     let is = |word: &str| memchr::memmem::find(media, word.as_bytes()).is_some();
     ["image/", "video/", "audio/"].iter().any(|t| media.starts_with(t.as_bytes())) || is("octet-stream") || is("zip")
+}
+
+/// Appends the strings of a binary message, each as a line.
+fn lines_of_strings(data: &[u8], out: &mut Vec<u8>) {
+    strings(data, |text| {
+        out.extend_from_slice(text);
+        out.push(b'\n');
+    });
 }
 
 /// The strings of a binary message.

@@ -624,8 +624,9 @@ fn script(value: &[u8]) -> bool {
     let (mut words, mut shows) = (0_u128, false);
     for found in WORDS.find_overlapping_iter(value) {
         let word = found.pattern().as_usize();
+        let ahead = value.get(..found.start()).unwrap_or(&[]);
         if word < CALLS.len() {
-            let before = value.get(..found.start()).and_then(<[u8]>::last).copied();
+            let before = ahead.last().copied();
             let rest = value.get(found.end()..).unwrap_or(&[]);
             if before.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
                 continue;
@@ -660,7 +661,7 @@ fn script(value: &[u8]) -> bool {
             }
         }
         // `--location=here`: an option of a command.
-        if value.get(..found.start()).is_some_and(|v| v.ends_with(b" --") || v.ends_with(b"[--")) {
+        if ahead.ends_with(b" --") || ahead.ends_with(b"[--") {
             continue;
         }
         words |= 1 << word;

@@ -26,7 +26,9 @@ use token::{Kind, Token, tokens};
 pub const THRESHOLD: u32 = 5;
 
 /// Quotes that may enclose the value.
-const CONTEXTS: [Option<u8>; 3] = [None, Some(b'\''), Some(b'"')];
+const QUOTES: [u8; 2] = [b'\'', b'"'];
+/// With the place that has none.
+const CONTEXTS: [Option<u8>; 3] = [None, Some(QUOTES[0]), Some(QUOTES[1])];
 
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is an SQL fragment that changes a statement.
 pub fn is_injection(value: &[u8]) -> bool {
@@ -47,12 +49,11 @@ fn changes(value: &[u8]) -> bool {
 }
 
 /// Whether the first quote of a text ends a string behind which a statement goes on at once: `so that ' or 1=1 -- does no harm`.
-/// Texts about attacks are rarely so complete, and what an attacker writes around one changes nothing.
+/// A text about an attack seldom contains a complete one, and an attacker can surround one with any text.
 fn goes_on_at_once(value: &[u8]) -> bool {
     const AT_ONCE: usize = 16;
-    [b'\'', b'"'].into_iter().any(|quote| {
-        let Some(at) = memchr::memchr(quote, value) else { return false };
-        let mut tokens = tokens(value.get(at + 1..).unwrap_or(&[]));
+    QUOTES.into_iter().filter_map(|quote| split_at_quote(value, quote)).any(|(before, rest)| {
+        let mut tokens = tokens(rest);
         let goes_on = tokens.first().is_some_and(|t| match t.kind {
             Kind::Word => vocabulary::joins(t),
             Kind::Operator => t.is("||") || t.is("&&"),
@@ -60,23 +61,22 @@ fn goes_on_at_once(value: &[u8]) -> bool {
             _ => false,
         });
         tokens.truncate(AT_ONCE);
-        let reader = Reader { tokens: &tokens, broken: true, before: at > 0, commented: false };
+        let reader = Reader { tokens: &tokens, broken: true, before: !before.is_empty(), commented: false };
         goes_on && reader.weight() >= THRESHOLD
     })
 }
 
 /// Whether a value would change a statement by ending a string. Bodies of functions begin with a query or a block.
 fn breaks_out(value: &[u8]) -> bool {
-    [b'\'', b'"'].into_iter().any(|quote| {
-        let Some(at) = memchr::memchr(quote, value) else { return false };
-        let tokens = tokens(value.get(at + 1..).unwrap_or(&[]));
+    QUOTES.into_iter().filter_map(|quote| split_at_quote(value, quote)).any(|(before, rest)| {
+        let tokens = tokens(rest);
         let is_body = match tokens.as_slice() {
             [first, ..] if first.word(&["select", "begin", "with"]) => true,
             // `\echo use "create extension hstore" to load this file.`
             [first, second, ..] => first.word(&["create", "alter"]) && second.word(&["extension"]),
             _ => false,
         };
-        !is_body && weigh(value, Some(quote)) >= THRESHOLD
+        !is_body && weigh_behind_quote(before, rest, &tokens) >= THRESHOLD
     })
 }
 
@@ -206,23 +206,34 @@ fn ends_nothing(tokens: &[Token<'_>]) -> bool {
     tokens.first().is_some_and(is_name) && !vocabulary::names_string(tokens)
 }
 
+/// The text in front of the first quote of this kind, and the text behind it.
+fn split_at_quote(value: &[u8], quote: u8) -> Option<(&[u8], &[u8])> {
+    let (before, rest) = value.split_at_checked(memchr::memchr(quote, value)?)?;
+    Some((before, rest.get(1..)?))
+}
+
 /// The weight of a value enclosed in `quote`.
 fn weigh(value: &[u8], quote: Option<u8>) -> u32 {
-    let start = match quote {
-        None => 0,
-        // The string is data up to its end.
-        Some(q) => match memchr::memchr(q, value) {
-            Some(at) => at + 1,
-            None => return 0,
-        },
-    };
-    let rest = value.get(start..).unwrap_or(&[]);
-    let tokens = tokens(rest);
+    match quote.map(|quote| split_at_quote(value, quote)) {
+        None => {
+            Reader { tokens: &tokens(value), broken: false, before: false, commented: is_commented(value) }.weight()
+        }
+        // The whole value stays in the string.
+        Some(None) => 0,
+        Some(Some((before, rest))) => weigh_behind_quote(before, rest, &tokens(rest)),
+    }
+}
+
+/// The weight of a value whose quote between `before` and `rest` ends the enclosing string; `tokens` are those of `rest`.
+fn weigh_behind_quote(before: &[u8], rest: &[u8], tokens: &[Token<'_>]) -> u32 {
     // `= 'name' and …` of a whole statement: no statement goes on there. The end of a comment may let it.
-    if quote.is_some() && ends_nothing(&tokens) && memchr::memmem::find(rest, b"*/").is_none() {
+    if ends_nothing(tokens) && memchr::memmem::find(rest, b"*/").is_none() {
         return 0;
     }
-    let commented =
-        memchr::memmem::find(rest, b"/*").is_some_and(|at| memchr::memmem::find(&rest[at..], b"*/").is_some());
-    Reader { tokens: &tokens, broken: quote.is_some(), before: start > 1, commented }.weight()
+    Reader { tokens, broken: true, before: !before.is_empty(), commented: is_commented(rest) }.weight()
+}
+
+/// Whether there is a closed comment.
+fn is_commented(text: &[u8]) -> bool {
+    memchr::memmem::find(text, b"/*").is_some_and(|at| memchr::memmem::find(&text[at..], b"*/").is_some())
 }

@@ -1,4 +1,4 @@
-//! What the tests of judgements share.
+//! Assertions for the tests of judgements.
 
 use margay_meaning::Judge;
 use margay_meaning::decode::canonical;

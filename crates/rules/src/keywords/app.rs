@@ -206,8 +206,9 @@ fn filestore(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     const M: &str = "detect-filestore";
     file_keyword(b, i)?;
     let (mut side, mut scope) = (None, None);
-    for w in i.text.split(',').map(str::trim).filter(|_| !i.text.trim().is_empty()) {
+    for w in i.text.split(',').map(str::trim) {
         match w {
+            "" if i.text.trim().is_empty() => {}
             "request" | "to_server" => side = Some(FileSide::ToServer),
             "response" | "to_client" => side = Some(FileSide::ToClient),
             "both" => side = Some(FileSide::Both),

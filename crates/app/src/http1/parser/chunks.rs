@@ -75,18 +75,15 @@ impl Http1Parser {
         let known = if line.is_some() { known } else { known.get(..BEGINNING).unwrap_or(known) };
         let size = chunked::size(known);
         let hopeless = size.len.is_none() && !chunked::blank(known);
-        // A server that ignores `Transfer-Encoding` reads the next request here.
         if hopeless && dir == Direction::ToServer {
+            // A server that ignores `Transfer-Encoding` reads the next request here.
             let start = data.iter().take_while(|&&b| space(b)).count();
-            match is_request(data.get(start..).unwrap_or(&[])) {
-                None if !end && data.len() <= LONGEST => return Step::More,
-                Some(true) => {
-                    self.chunk_event(dir);
-                    self.finish(cx, dir, true);
-                    return Step::Used(0);
-                }
-                _ => {}
+            let request = is_request(data.get(start..).unwrap_or(&[]));
+            if request.is_none() && !end && data.len() <= LONGEST {
+                return Step::More;
             }
+            let invalid = self.chunk_invalid(cx, dir);
+            return if request == Some(true) { Step::Used(0) } else { invalid };
         }
         // If the connection ends within a line that is more than a size, it was no chunk to those that ignore `Transfer-Encoding`.
         let is_data = |l: &Line| l.ending == Ending::End && dir == Direction::ToClient && !size.is_alone;
@@ -122,8 +119,12 @@ impl Http1Parser {
 
     /// Handles an invalid size: like in browsers, a response body continues raw up to the end. A request cannot be followed.
     fn chunk_invalid(&mut self, cx: &mut Parse<'_>, dir: Direction) -> Step {
-        self.chunk_event(dir);
-        if dir == Direction::ToServer {
+        let request = dir == Direction::ToServer;
+        if let Some(tx) = self.current(dir) {
+            tx.event(if request { Event::RequestChunkLen } else { Event::ResponseChunkLen });
+            tx.base.touch(dir);
+        }
+        if request {
             // Servers process the chunks before it.
             self.finish(cx, dir, true);
             return Step::Stop(0, Outcome::Failed);
@@ -132,13 +133,5 @@ impl Http1Parser {
         side.framing = Framing::Close;
         side.scan = 0;
         Step::Used(0)
-    }
-
-    /// Reports an invalid size.
-    fn chunk_event(&mut self, dir: Direction) {
-        if let Some(tx) = self.current(dir) {
-            tx.event(if dir == Direction::ToServer { Event::RequestChunkLen } else { Event::ResponseChunkLen });
-            tx.base.touch(dir);
-        }
     }
 }
