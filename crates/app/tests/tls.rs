@@ -104,7 +104,9 @@ impl Talk {
                     }
                 }
             }
-            out.extend(protocol.numbers.iter().map(|n| format!("{} {:?}", n.name, self.number(n.name, dir))));
+            // The state is that of the data that arrived last.
+            let numbers = protocol.numbers.iter().filter(|n| n.name != "ssl_state");
+            out.extend(numbers.map(|n| format!("{} {:?}", n.name, self.number(n.name, dir))));
         }
         out
     }
@@ -342,7 +344,8 @@ fn when_a_session_is_logged() {
     }
 }
 
-/// The latest message gives the state, even within an incomplete record. The first hello updates both directions.
+/// The last message of the data that arrived last gives the state, even within an incomplete record. The first hello updates
+/// both directions.
 #[test]
 fn the_state_of_a_session() {
     let flight = record(22, &[server_hello(b"", b""), certificates()].concat());
@@ -352,11 +355,15 @@ fn the_state_of_a_session() {
     assert_eq!(state(&talk), Some(1));
     assert_eq!(talk.parser.tx(0).expect("a session").base().updated, [true; 2]);
     talk.feed(ToClient, &flight[..40], false);
-    assert_eq!(state(&talk), Some(1));
+    assert_eq!(state(&talk), Some(0));
     talk.feed(ToClient, &flight[40..100], false);
     assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0)), (Some(2), None));
     talk.feed(ToClient, &flight[100..], false);
     assert_eq!((state(&talk), talk.buffer("tls.cert_subject", ToClient, 0).is_some()), (Some(2), true));
+    talk.feed(ToClient, &[], true);
+    assert_eq!(state(&talk), Some(2));
+    talk.feed(ToServer, &record(20, &[1]), false);
+    assert_eq!(state(&talk), Some(0));
 }
 
 /// Hellos of SSL 2.0 are inspected as soon as those of TLS, before the next message changes the state.

@@ -60,10 +60,10 @@ pub(super) fn log(m: &Message, json: &mut Json, extended: bool) {
 
 fn option(code: u8, content: &[u8], json: &mut Json) {
     let addresses = || content.chunks_exact(4).filter_map(|c| c.first_chunk::<4>()).map(|a| Ipv4Addr::from(*a));
-    let one = |json: &mut Json, key| {
-        if let Some(address) = addresses().next() {
-            json.ip(key, address.into());
-        }
+    // An address of another length is an empty text, as in Suricata.
+    let one = |json: &mut Json, key| match <[u8; 4]>::try_from(content) {
+        Ok(address) => json.ip(key, Ipv4Addr::from(address).into()),
+        Err(_) => json.str(key, ""),
     };
     let list = |json: &mut Json, key| {
         json.array(key);
@@ -84,7 +84,7 @@ fn option(code: u8, content: &[u8], json: &mut Json) {
         option::LEASE_TIME => number(json, "lease_time"),
         option::RENEWAL_TIME => number(json, "renewal_time"),
         option::REBINDING_TIME => number(json, "rebinding_time"),
-        option::VENDOR_CLASS => json.bytes("vendor_class_identifier", content),
+        option::VENDOR_CLASS if !content.is_empty() => json.bytes("vendor_class_identifier", content),
         option::CLIENT_ID => {
             // The identifier follows its type.
             json.str("client_id", &colons(content.get(1..).unwrap_or(&[])));

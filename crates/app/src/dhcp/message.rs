@@ -88,13 +88,14 @@ impl Message {
                     let (&len, tail) = tail.split_first()?;
                     let (content, behind) = tail.split_at_checked(usize::from(len))?;
                     // As in Suricata, an option that is too short or too long for its value ends the list.
-                    let fits = match code {
-                        option::LEASE_TIME | option::RENEWAL_TIME | option::REBINDING_TIME => content.len() == 4,
-                        option::CLIENT_ID => content.len() >= 2,
-                        _ => true,
+                    // A time that is too long counts with its first bytes.
+                    let value = match code {
+                        option::LEASE_TIME | option::RENEWAL_TIME | option::REBINDING_TIME => content.get(..4)?,
+                        option::CLIENT_ID if content.len() < 2 => return None,
+                        _ => content,
                     };
-                    fits.then_some(())?;
-                    self.options.push((code, content.to_vec()));
+                    self.options.push((code, value.to_vec()));
+                    (value.len() == content.len()).then_some(())?;
                     behind
                 }
             };

@@ -198,8 +198,8 @@ pub(super) fn number(tx: &Http2Tx, id: u8, dir: Direction, index: usize) -> Opti
     let message = tx.message(dir);
     match id {
         FRAME_TYPE => message.kinds().nth(index),
-        ERROR_CODE => message.goaway.into_iter().chain(message.reset).map(u64::from).nth(index),
-        PRIORITY => message.priority.map(u64::from).filter(|_| index == 0),
+        ERROR_CODE => message.goaway.into_iter().chain(message.resets()).map(u64::from).nth(index),
+        PRIORITY => message.priorities().nth(index).map(u64::from),
         WINDOW => message.windows.get(index).map(|w| u64::from(*w)),
         SIZE_UPDATE => message.fields.updates().nth(index),
         GRPC_STATUS => tx.call_status().filter(|_| dir == Direction::ToClient && index == 0),

@@ -8,17 +8,17 @@ use crate::tx::LogFor;
 
 use super::fields::Item;
 use super::frame::{error_name, setting_name};
-use super::tx::{Http2Tx, Message};
+use super::tx::{Http2Tx, Message, Signal};
 
 const SIDES: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
 /// Whether there is something to log: fields, settings, an error or a priority, which clients also give to streams that they
 /// never open. Frames that only maintain the connection are not logged.
 pub(super) fn has(tx: &Http2Tx) -> bool {
-    SIDES.iter().map(|d| tx.message(*d)).any(|m| {
-        let error = m.goaway.is_some() || m.reset.is_some();
-        error || m.priority.is_some() || !m.fields.is_empty() || !m.settings.is_empty()
-    })
+    SIDES
+        .iter()
+        .map(|d| tx.message(*d))
+        .any(|m| m.goaway.is_some() || !m.signals.is_empty() || !m.fields.is_empty() || !m.settings.is_empty())
 }
 
 /// Appends `"http":{...}`, if there is something to log.
@@ -82,14 +82,20 @@ fn side(json: &mut Json, message: &Message) {
         }
         json.end_array();
     }
-    if let Some(priority) = message.priority {
+    if let Some(priority) = message.priorities().next() {
         json.uint("priority", u64::from(priority));
     }
-    if let Some((code, goaway)) = message.goaway.map(|c| (c, true)).or(message.reset.map(|c| (c, false))) {
+    let reset = message.resets().next().map(|c| (c, false));
+    if let Some((code, goaway)) = message.goaway.map(|c| (c, true)).or(reset) {
         match error_name(code, goaway) {
             Some(name) => json.str("error_code", name),
             None => json.str("error_code", &code.to_string()),
         }
+    }
+    match message.repeated() {
+        Some(Signal::Priority(_)) => json.str("has_multiple", "priority"),
+        Some(Signal::Reset(_)) => json.str("has_multiple", "error_code"),
+        None => {}
     }
 }
 

@@ -10,6 +10,7 @@ use super::HEADERS;
 use super::events::Event;
 use super::frame::{Header, flag, kind};
 use super::parser::{Block, Http2Parser};
+use super::tx::Signal;
 
 /// The payload without padding and its length. `None` if it is too short.
 fn unpadded(h: Header, payload: &[u8]) -> Option<&[u8]> {
@@ -28,14 +29,33 @@ impl Http2Parser {
         stream <= if stream % 2 == 1 { client.highest } else { server.highest }
     }
 
-    /// Creates the transaction of a stream.
-    pub(super) fn open(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32) -> Option<u64> {
-        let again = self.was_opened(stream);
-        let id = self.make(cx, stream)?;
+    /// Notes that a stream is open.
+    fn opened(&mut self, stream: u32) {
         let [client, server] = &mut self.sides;
         let highest = if stream % 2 == 1 { &mut client.highest } else { &mut server.highest };
         *highest = (*highest).max(stream);
+    }
+
+    /// Whether a client's frame prepares a stream that is not open yet. The stream has one transaction with it.
+    fn prepares(&self, dir: Direction, h: Header) -> bool {
+        matches!(h.kind, kind::PRIORITY | kind::WINDOW_UPDATE)
+            && dir == Direction::ToServer
+            && h.stream % 2 == 1
+            && !self.was_opened(h.stream)
+    }
+
+    /// Creates the transaction of a stream that is not open yet.
+    fn prepare(&mut self, cx: &mut Parse<'_>, stream: u32) -> Option<u64> {
+        let id = self.make(cx, stream)?;
         self.streams.insert(stream, id);
+        Some(id)
+    }
+
+    /// Opens a stream and creates its transaction.
+    pub(super) fn open(&mut self, cx: &mut Parse<'_>, dir: Direction, stream: u32) -> Option<u64> {
+        let again = self.was_opened(stream);
+        let id = self.prepare(cx, stream)?;
+        self.opened(stream);
         if again && let Some(tx) = self.get(id) {
             tx.event(Event::StreamIdReuse);
             tx.base.touch(dir);
@@ -60,8 +80,14 @@ impl Http2Parser {
         let opens = h.stream != 0 && h.kind == kind::HEADERS;
         let known = if opens { self.going_on(h.stream) } else { self.streams.get(&h.stream).copied() };
         let id = match known {
-            Some(id) => Some(id),
+            Some(id) => {
+                if opens {
+                    self.opened(h.stream);
+                }
+                Some(id)
+            }
             None if opens => self.open(cx, dir, h.stream),
+            None if self.prepares(dir, h) => self.prepare(cx, h.stream),
             None => self.single(cx, dir, h.stream),
         };
         let max = cx.config.http2.max_frames;
@@ -105,7 +131,7 @@ impl Http2Parser {
             let (priority, rest) = block.split_first_chunk::<5>().ok_or(Event::InvalidFrameData)?;
             block = rest;
             if let Some(tx) = id.and_then(|id| self.get(id)) {
-                tx.message_mut(dir).priority = Some(priority[4]);
+                tx.message_mut(dir).signal(Signal::Priority(priority[4]));
             }
         }
         let end = h.has(flag::END_STREAM);
@@ -201,7 +227,7 @@ impl Http2Parser {
     ) -> Result<(), Event> {
         let code = payload.first_chunk::<4>().ok_or(Event::InvalidFrameLength)?;
         let Some(tx) = id.and_then(|id| self.get(id)) else { return Ok(()) };
-        tx.message_mut(dir).reset = Some(u32::from_be_bytes(*code));
+        tx.message_mut(dir).signal(Signal::Reset(u32::from_be_bytes(*code)));
         if h.stream != 0
             && let Some(id) = id
         {
@@ -265,7 +291,7 @@ fn control(message: &mut super::tx::Message, h: Header, payload: &[u8]) -> Resul
     match h.kind {
         kind::PRIORITY => {
             let p = payload.first_chunk::<5>().ok_or(Event::InvalidFrameLength)?;
-            message.priority = Some(p[4]);
+            message.signal(Signal::Priority(p[4]));
             long(5)
         }
         kind::SETTINGS => {

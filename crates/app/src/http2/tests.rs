@@ -152,6 +152,24 @@ fn a_priority_alone_is_logged() {
 }
 
 #[test]
+fn a_prepared_stream_has_one_transaction_and_each_of_its_priorities_and_resets() {
+    let mut t = Talk::new();
+    t.feed(ToServer, &frame(2, 0, 3, b"\0\0\0\0\xc8"));
+    t.feed(ToServer, &frame(8, 0, 3, b"\0\0\0\x01"));
+    t.feed(ToServer, &frame(1, 0x24, 3, b"\0\0\0\0\x07\x82\x84"));
+    t.feed(ToServer, &frame(3, 0, 3, &8_u32.to_be_bytes()));
+    t.feed(ToServer, &frame(3, 0, 3, &0_u32.to_be_bytes()));
+    assert_eq!(t.number(0, "http2.priority", ToServer), [200, 7]);
+    assert_eq!(t.number(0, "http2.errorcode", ToServer), [8, 0]);
+    let log = t.log(0);
+    assert!(
+        log.contains(r#""stream_id":3,"request":{"priority":200,"error_code":"Cancel","has_multiple":"priority"}"#),
+        "{log}"
+    );
+    assert!(log.contains(r#""http_method":"GET""#), "{log}");
+}
+
+#[test]
 fn fields_in_several_frames() {
     let mut t = Talk::new();
     let block = fields(&GET);

@@ -32,6 +32,15 @@ const VALUES_MAX: usize = 256;
 /// The limit of body bytes that wait for rules; without rules they are dropped.
 const WINDOW_MAX: usize = 1 << 20;
 
+/// A value of a frame that a stream may have several times.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Signal {
+    /// Raw weight of a priority.
+    Priority(u8),
+    /// Error of a `RST_STREAM`.
+    Reset(u32),
+}
+
 /// The data of one side.
 #[derive(Debug, Default)]
 pub(super) struct Message {
@@ -45,10 +54,8 @@ pub(super) struct Message {
     pub frames: u32,
     /// Error of a `GOAWAY`.
     pub goaway: Option<u32>,
-    /// Error of a `RST_STREAM`.
-    pub reset: Option<u32>,
-    /// Raw weight of the last priority.
-    pub priority: Option<u8>,
+    /// Priorities and resets, in their order.
+    pub signals: RareVec<Signal>,
     /// Window increments that rules have not inspected.
     pub windows: RareVec<u32>,
     /// Settings and their values.
@@ -83,6 +90,38 @@ impl Message {
         }
     }
 
+    /// Adds a priority or a reset.
+    pub(super) fn signal(&mut self, signal: Signal) {
+        if self.signals.len() < VALUES_MAX {
+            self.signals.to_add().push(signal);
+        }
+    }
+
+    /// Raw weights of priorities.
+    pub(super) fn priorities(&self) -> impl Iterator<Item = u8> {
+        self.signals.iter().filter_map(|s| match s {
+            Signal::Priority(weight) => Some(*weight),
+            Signal::Reset(_) => None,
+        })
+    }
+
+    /// Errors of `RST_STREAM`.
+    pub(super) fn resets(&self) -> impl Iterator<Item = u32> {
+        self.signals.iter().filter_map(|s| match s {
+            Signal::Reset(code) => Some(*code),
+            Signal::Priority(_) => None,
+        })
+    }
+
+    /// The first signal of a kind that occurred before.
+    pub(super) fn repeated(&self) -> Option<Signal> {
+        let [mut priority, mut reset] = [false; 2];
+        self.signals.iter().copied().find(|s| {
+            let before = if matches!(s, Signal::Priority(_)) { &mut priority } else { &mut reset };
+            std::mem::replace(before, true)
+        })
+    }
+
     /// Adds a setting.
     pub(super) fn setting(&mut self, id: u16, value: u32) {
         if self.settings.len() < VALUES_MAX {
@@ -107,6 +146,7 @@ impl Message {
             + self.web.as_ref().map_or(0, |w| w.memory())
             + self.windows.held()
             + self.settings.held()
+            + self.signals.held()
     }
 }
 

@@ -239,9 +239,11 @@ impl Message {
             json.object("server");
             of.exchanges[1].log(json);
             json.end_object();
-            json.array("vendor_ids");
-            self.vendors.iter().for_each(|v| json.item_bytes(v));
-            json.end_array();
+            if !self.vendors.is_empty() {
+                json.array("vendor_ids");
+                self.vendors.iter().for_each(|v| json.item_bytes(v));
+                json.end_array();
+            }
         }
         json.end_object();
     }

@@ -34,7 +34,7 @@ pub(super) const fn is_known(kind: u8) -> bool {
 pub(super) fn message(tx: &mut TlsTx, cx: &Parse<'_>, dir: Direction, kind: u8, body: &[u8]) {
     match (kind, dir) {
         (kind::CLIENT_HELLO, Direction::ToServer) => {
-            if tx.state == 0 && !cx.inline {
+            if tx.base.progress == [0; 2] && !cx.inline {
                 // As in Suricata, rules on the session's state are evaluated with the packet that acknowledges the hello.
                 tx.base.touch(Direction::ToClient);
             }

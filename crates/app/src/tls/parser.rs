@@ -51,6 +51,8 @@ struct DirectionState {
     heartbeat: Option<usize>,
     /// The last record was an encrypted alert, which ends a session.
     alerted: bool,
+    /// Bytes of an incomplete record, which come again with the rest.
+    waiting: usize,
 }
 
 /// The result of a parsing step.
@@ -201,7 +203,8 @@ impl TlsParser {
 
     /// A server's hello changes the session's state once it is complete, even if its record is not, as in Suricata.
     fn peek(&mut self, part: &[u8]) {
-        let Some(tx) = self.tx.as_mut().filter(|tx| tx.state == state::CLIENT_HELLO) else { return };
+        let waits = |tx: &TlsTx| tx.base.progress[0] >= CLIENT_HELLO && tx.base.progress[1] < SERVER_HELLO;
+        let Some(tx) = self.tx.as_deref_mut().filter(|tx| waits(tx)) else { return };
         let whole = message_len(part).is_some_and(|len| part.len() >= HEAD_MESSAGE + len);
         if whole && self.lanes[1].message.is_empty() && part.first() == Some(&handshake::kind::SERVER_HELLO) {
             tx.set_state(Direction::ToClient, state::SERVER_HELLO);
@@ -405,7 +408,7 @@ impl TlsParser {
                     }
                     None => tx.event(dir, Event::InvalidSslv2Header),
                 }
-                if tx.state == 0 && !cx.inline {
+                if tx.base.progress == [0; 2] && !cx.inline {
                     // As for a hello of TLS.
                     tx.base.touch(Direction::ToClient);
                 }
@@ -515,6 +518,10 @@ impl Parser for TlsParser {
 
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let mut used = 0;
+        let is_new = data.len() > self.lane(dir).waiting;
+        if let Some(tx) = self.tx.as_deref_mut().filter(|_| is_new) {
+            tx.state = 0;
+        }
         loop {
             match self.step(cx, dir, data.get(used..).unwrap_or(&[]), used) {
                 Step::Used(n) => used += n,
@@ -522,6 +529,7 @@ impl Parser for TlsParser {
                 Step::Stop(n, outcome) => return Parsed { consumed: used + n, outcome },
             }
         }
+        self.lane(dir).waiting = data.len().saturating_sub(used);
         if used > 0
             && let Some(tx) = self.tx.as_deref_mut().filter(|tx| tx.base.firewall.is_some())
         {

@@ -18,7 +18,8 @@ use super::ja;
 use super::version::Version;
 use super::{CLIENT_FINISHED, CLIENT_HANDSHAKE, SERVER_FINISHED, SERVER_HANDSHAKE, buffers, log};
 
-/// The last message seen (`ssl_state`). 16 stands for an unknown one, which is never reached.
+/// The last message in the data that arrived last, of either direction (`ssl_state`). 0 stands for none; 16 for an unknown
+/// one, which is never reached.
 pub(super) mod state {
     pub(crate) const CLIENT_HELLO: u8 = 1;
     pub(crate) const SERVER_HELLO: u8 = 2;
@@ -71,7 +72,7 @@ pub struct TlsTx {
     pub client: Side,
     /// The server's messages.
     pub server: Side,
-    /// The last message seen: [`state`].
+    /// [`state`].
     pub(super) state: u8,
     /// Whether the session resumes an earlier one.
     pub resumed: bool,

@@ -10,10 +10,9 @@ mod stats;
 use std::net::IpAddr;
 
 use margay_app::script::Answer;
-use margay_packet::{Packet, PacketSource, Time};
+use margay_packet::{L4, Packet, PacketSource, Time};
 
 use crate::json::{Json, digits, ip};
-use crate::names;
 
 pub use data::DataEvent;
 pub use ether::Ether;
@@ -194,7 +193,7 @@ impl<'a> Header<'a> {
                 dport: packet.dport,
                 proto: packet.proto,
             }),
-            icmp: (packet.is_ip() && names::is_icmp(packet.proto)).then_some(packet.icmp),
+            icmp: matches!(packet.l4, L4::Icmpv4 { .. } | L4::Icmpv6 { .. }).then_some(packet.icmp),
             pkt_src: Some(packet.source),
             ether: packet.ethernet.map_or(Ether::None, |e| Ether::Packet { src: e.src, dst: e.dst }),
             ..Header::default()
