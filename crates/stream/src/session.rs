@@ -239,6 +239,10 @@ impl TcpSession {
     pub const fn is_fast_open(&self) -> bool {
         self.flags & (flag::FAST_OPEN | flag::SYN_DATA) != 0
     }
+    /// Whether the only data came with a SYN without the fast open option, and no SYN/ACK acknowledged it: nobody read it.
+    pub fn is_untaken(&self) -> bool {
+        self.state == TcpState::SynSent && self.flags & (flag::FAST_OPEN | flag::SYN_DATA) == flag::SYN_DATA
+    }
     /// Whether a side reset the connection.
     pub fn was_reset(&self) -> bool {
         self.peers.iter().any(|p| p.has(peer_flag::RESET))

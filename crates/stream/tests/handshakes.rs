@@ -196,6 +196,23 @@ fn fast_open_data_counts_where_the_server_takes_it() {
     assert!(!b.send(&syn).reuse && b.send(&plain).reuse);
 }
 
+/// Without the option, hosts ignore the data of a SYN unless their SYN/ACK acknowledges it.
+#[test]
+fn data_of_a_plain_syn_is_packet_payload_until_the_server_takes_it() {
+    let syn = pkt(ToServer, SYN, 1000, 0, b"early");
+    let mut b = Bench::new(StreamConfig::default());
+    assert!(!b.send(&syn).in_stream && b.session().is_untaken());
+    let out = b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    assert_eq!(events(&out), [""; 0]);
+    assert!(!b.session().is_untaken());
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&syn);
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1006, b""));
+    assert_eq!(b.read(ToServer, false), "early");
+    let mut b = Bench::new(StreamConfig { inline: true, ..StreamConfig::default() });
+    assert!(b.send(&syn).in_stream);
+}
+
 #[test]
 fn split_handshake() {
     let mut b = Bench::new(StreamConfig::default());

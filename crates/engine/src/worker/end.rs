@@ -50,7 +50,8 @@ impl Stages {
         // Dropped data never arrived, so it is not inspected.
         let dropped = self.ips && flow.core.action == FlowAction::Drop;
         let (mut inspected, mut turned) = (false, false);
-        if carries(flow) && !flow.core.action.is_unwatched(self.ips) && !dropped {
+        let untaken = !self.ips && flow.ext.tcp.as_ref().is_some_and(|t| t.is_untaken());
+        if carries(flow) && !flow.core.action.is_unwatched(self.ips) && !dropped && !untaken {
             let open = is_open(flow);
             // Earlier transactions are inspected before the data that the end makes available to the parsers. The stream is
             // inspected whole: a pattern may reach into the data that nothing acknowledged.

@@ -215,7 +215,8 @@ impl StreamEngine {
             self.event(out, StreamEvent::ReassemblyOverlapDifferentData);
             out.rewrite |= inline;
         }
-        out.in_stream = true;
+        // Passive, rules also inspect data of a SYN without the fast open option as packet payload: its server may ignore it.
+        out.in_stream = inline || !(s.has(tcp::SYN) && s.from == 0 && session.flags & flag::FAST_OPEN == 0);
         out.new_data[s.from] |= inline;
         // Early data beyond the depth is not the end, since earlier data is still missing.
         if room < payload.len() && full {

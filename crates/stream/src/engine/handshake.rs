@@ -35,8 +35,10 @@ impl StreamEngine {
                 };
                 restart(&mut self.counters, session, &other);
             } else if plain && !data {
-                // Fast open, but the server acknowledged only the SYN and discards its data.
-                self.event(out, E::Hs3SynackTfoDataIgnored);
+                // The server acknowledged only the SYN and discards its data.
+                if session.flags & flag::FAST_OPEN != 0 {
+                    self.event(out, E::Hs3SynackTfoDataIgnored);
+                }
                 session.flags = session.flags & !flag::FAST_OPEN | flag::DATA_IGNORED;
                 if self.not_taken(&mut session.peers[0]) && self.config.inline {
                     // That data was read already.
