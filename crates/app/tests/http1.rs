@@ -68,7 +68,6 @@ impl Talk {
     }
 
     fn gap(&mut self, dir: Direction, len: u64) {
-        self.waiting[dir.index()].clear();
         let mut cx = Parse {
             config: &self.config,
             shared: &mut self.shared,
@@ -342,6 +341,53 @@ fn gaps_in_bodies_are_skipped() {
     has(&gone(b"tail of what is gone\r\n"), &["file /a 7 Truncated None", "file /b 1 Closed None"]);
     // As in Suricata, more than one line is a body, that of the response whose beginning is gone.
     has(&gone(b"tail of what\nis gone\r\n"), &["file /a 7 Truncated None", "file /b 61 Closed None"]);
+}
+
+/// The fields go on behind a gap, and a line that it tears goes on as well, unless a message begins there.
+#[test]
+fn gaps_in_fields() {
+    let seen = |dir: Direction, before: &[u8], behind: &[&[u8]]| {
+        let mut t = Talk::with(AppConfig::default());
+        if dir == ToClient {
+            t.feed(ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n", false);
+        }
+        t.feed(dir, before, false);
+        t.gap(dir, 50);
+        for data in behind {
+            t.feed(dir, data, false);
+        }
+        t.end();
+        t.seen()
+    };
+    let request = b"GET /a HTTP/1.1\r\nHost: h\r\nA: 1\r\n";
+    for behind in [&[&b"B: 2\r\n\r\n"[..]][..], &[b"B", b": 2\r\n\r\n"]] {
+        let names = "http.header_names ToServer \\r\\nHost\\r\\nA\\r\\nB\\r\\n\\r\\n";
+        has(&seen(ToServer, request, behind), &["http.host ToServer h", names]);
+    }
+    let torn = [&request[..], b"B: "].concat();
+    has(&seen(ToServer, &torn, &[b"2\r\n\r\n"]), &["http.header ToServer Host: h\\r\\nA: 1\\r\\nB: 2\\r\\n"]);
+    for before in [&request[..], &torn] {
+        let again = seen(ToServer, before, &[b"GET /b HT", b"TP/1.1\r\nHost: i\r\n\r\n"]);
+        has(&again, &["http.uri ToServer /a", "http.host ToServer h", "http.uri ToServer /b", "http.host ToServer i"]);
+    }
+    let response = b"HTTP/1.1 200 OK\r\nA: 1\r\nB: ";
+    has(&seen(ToClient, response, &[b"2\r\nContent-Length: 1\r\n\r\nx"]), &["file /a 1 Closed None"]);
+    let next = seen(ToClient, response, &[b"HTT", b"P/1.1 404 No\r\nContent-Length: 1\r\n\r\nx"]);
+    has(&next, &["http.stat_code ToClient 200", "http.stat_code ToClient 404", "file /b 1 Closed None"]);
+}
+
+/// The request of a response that came first ends when the client goes on, or with the next such response.
+#[test]
+fn a_request_that_was_not_seen_ends_with_what_follows() {
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    let mut t = Talk::with(AppConfig::default());
+    t.feed(ToClient, response, false);
+    let is_complete = |t: &Talk, id| t.parser.tx(id).is_some_and(|tx| tx.base().progress[0] == tx.base().progress[1]);
+    assert!(!is_complete(&t, 0));
+    t.feed(ToClient, response, false);
+    assert!(is_complete(&t, 0) && !is_complete(&t, 1));
+    t.feed(ToServer, b"GET", false);
+    assert!(is_complete(&t, 1));
 }
 
 #[test]

@@ -196,6 +196,26 @@ fn fast_open_data_counts_where_the_server_takes_it() {
     assert!(!b.send(&syn).reuse && b.send(&plain).reuse);
 }
 
+/// The sensor missed the client's acknowledgment and its first data, as the server's acknowledgment shows.
+#[test]
+fn a_server_that_acknowledges_missed_data_opens_the_connection() {
+    for (inline, state) in [(false, TcpState::Established), (true, TcpState::SynRecv)] {
+        for data in [&b""[..], b"response"] {
+            let mut b = Bench::new(StreamConfig { inline, ..StreamConfig::default() });
+            b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+            b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+            b.send(&pkt(ToClient, ACK, 5001, 1101, data));
+            assert_eq!(b.state(), state, "inline {inline}, {} bytes", data.len());
+        }
+    }
+    // No server acknowledges more than fits its window.
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+    b.send(&pkt(ToClient, ACK, 5001, 1_000_000, b"response"));
+    assert_eq!(b.state(), TcpState::SynRecv);
+}
+
 /// Without the option, hosts ignore the data of a SYN unless their SYN/ACK acknowledges it.
 #[test]
 fn data_of_a_plain_syn_is_packet_payload_until_the_server_takes_it() {

@@ -47,6 +47,8 @@ pub(super) enum State {
     Ignore,
     /// After a gap that includes the end of a message: the next data ends the message.
     Cut,
+    /// After a gap in the fields, with this many bytes of a line before it: the fields go on, unless the data begins a message.
+    Resume(usize),
     /// After a gap, until data looks like a message.
     Lost,
 }
@@ -108,6 +110,8 @@ pub(super) struct Http1Parser {
     pub ended: VecDeque<EndedMethod>,
     /// The transaction of a response to a request in `ended`, while it is current.
     pub stand_in: Option<u64>,
+    /// A response's transaction without a request, until the client sends data or its side ends.
+    pub unseen: Option<u64>,
     /// The client's waiting data can be parsed now, and comes before the rest of the server's.
     pub resume: bool,
 }
@@ -253,6 +257,7 @@ impl Http1Parser {
                 self.side(dir).state = State::Lost;
                 Step::Used(0)
             }
+            State::Resume(torn) => self.resume(cx, server, dir, data, torn),
             State::Ignore => {
                 if data.is_empty() {
                     Step::More
@@ -422,20 +427,49 @@ impl Http1Parser {
                 // rest of a request.
                 self.finish(cx, dir, dir == Direction::ToServer);
             }
-            State::Headers | State::Trailer => {
-                if let Some(tx) = self.current(dir) {
-                    let flags = tx.message_mut(dir).headers.finish(server.headers_limit);
-                    let _ = Self::flag(tx, dir, flags);
-                }
-                if dir == Direction::ToServer
-                    && self.request.state == State::Headers
-                    && let Some(tx) = self.current(dir)
-                {
-                    tx.find_host(cx.flow);
-                }
-                self.finish(cx, dir, false);
+            State::Headers | State::Trailer | State::Resume(_) => self.end_fields(cx, server, dir),
+        }
+    }
+
+    /// Ends the request of a response that no request preceded: further data of the client belongs to another one.
+    pub(super) fn end_unseen(&mut self) {
+        if let Some(tx) = self.unseen.take().and_then(|id| self.get(id)) {
+            tx.base.advance(Direction::ToServer, COMPLETE);
+        }
+    }
+
+    /// Ends a message within its fields.
+    fn end_fields(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction) {
+        let trailer = self.side(dir).state == State::Trailer;
+        if let Some(tx) = self.current(dir) {
+            let flags = tx.message_mut(dir).headers.finish(server.headers_limit);
+            let _ = Self::flag(tx, dir, flags);
+            if dir == Direction::ToServer && !trailer {
+                tx.find_host(cx.flow);
             }
         }
+        self.finish(cx, dir, false);
+    }
+
+    /// Decides after a gap in the fields whether the data behind it goes on with them or begins a message.
+    fn resume(&mut self, cx: &mut Parse<'_>, server: &ServerConfig, dir: Direction, data: &[u8], torn: usize) -> Step {
+        const STATUS_LINE: &[u8] = b"HTTP/1.";
+        let behind = data.get(torn..).unwrap_or(&[]);
+        let begins = match dir {
+            Direction::ToServer => request::is_request(behind),
+            Direction::ToClient if behind.len() < STATUS_LINE.len() && STATUS_LINE.starts_with(behind) => None,
+            Direction::ToClient => Some(behind.starts_with(STATUS_LINE)),
+        };
+        match begins {
+            None if !cx.end && data.len() <= server.field_limit as usize => return Step::More,
+            Some(true) => {
+                self.end_fields(cx, server, dir);
+                self.side(dir).state = State::Lost;
+                return Step::Used(torn);
+            }
+            _ => self.side(dir).state = State::Headers,
+        }
+        Step::Used(0)
     }
 
     /// Skips a gap. Inside a body the parser continues; elsewhere it looks for the next message.
@@ -443,6 +477,10 @@ impl Http1Parser {
         let side = self.side(dir);
         side.scan = 0;
         let framing = side.framing;
+        if side.state == State::Headers {
+            side.state = State::Resume(side.waiting);
+            return;
+        }
         if side.waiting > 0 {
             // Within a line, which continues after the gap.
             return;
@@ -451,7 +489,7 @@ impl Http1Parser {
             (State::Body, Framing::Length(left)) => left.min(len),
             (State::Body, Framing::Chunked(Chunk::Data(left))) => left.min(len),
             (State::Body, Framing::Close) => len,
-            (State::Ignore | State::Connect | State::Cut, _) => return,
+            (State::Ignore | State::Connect | State::Cut | State::Resume(_), _) => return,
             (State::Start, _) => {
                 side.state = State::Lost;
                 return;
@@ -493,6 +531,9 @@ impl Parser for Http1Parser {
     fn data(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
         let config = cx.config;
         let server = config.http1.server(cx.flow.dst);
+        if dir == Direction::ToServer && (cx.end || !data.is_empty()) {
+            self.end_unseen();
+        }
         cx.shared.wishes.stream_depth = config.http1.depth(cx.inline);
         let mut at = 0;
         let mut outcome = Outcome::More;
@@ -553,6 +594,9 @@ impl Parser for Http1Parser {
     }
 
     fn truncated(&mut self, cx: &mut Parse<'_>, dir: Direction) {
+        if dir == Direction::ToServer {
+            self.end_unseen();
+        }
         if !matches!(self.side(dir).state, State::Start | State::Connect | State::Ignore | State::Lost) {
             self.finish(cx, dir, true);
         }

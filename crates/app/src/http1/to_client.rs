@@ -143,10 +143,11 @@ impl Http1Parser {
             self.response.tx += 1;
         }
         if self.response.tx >= self.next() {
+            self.end_unseen();
             let (id, tx) = self.make_for_response(cx, server)?;
             tx.unmatched = true;
             tx.event(Event::Unmatched);
-            tx.base.advance(Direction::ToServer, COMPLETE);
+            self.unseen = Some(id);
             self.response.tx = id;
             if matches!(self.request.state, State::Start | State::Lost) {
                 self.request.tx = self.next();

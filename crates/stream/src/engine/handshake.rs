@@ -267,7 +267,10 @@ impl StreamEngine {
             let in_place = s.seq == server.next_seq && client_ack;
             // If the client's packets are not seen, any of the window may be next.
             let in_window = seq::geq(s.seq, server.next_seq) && seq::leq(s.seq, server.edge);
-            if !(in_place || session.flags & flag::MIDSTREAM != 0 && in_window) {
+            // Passive, an acknowledgment of data shows that the sensor missed the client's acknowledgment and the data.
+            let missed =
+                !self.config.inline && in_window && seq::gt(s.ack, client.next_seq) && seq::leq(s.ack, client.edge);
+            if !(in_place || missed || session.flags & flag::MIDSTREAM != 0 && in_window) {
                 if client_ack || seq::geq(s.seq, server.next_seq) && seq::leq(s.end(), server.edge) {
                     self.event(out, E::Hs3WrongSeqWrongAck);
                 }
@@ -281,7 +284,7 @@ impl StreamEngine {
                 out.drop = true;
                 return false;
             }
-            if s.len() == 0 && session.flags & flag::MIDSTREAM == 0 {
+            if s.len() == 0 && !missed && session.flags & flag::MIDSTREAM == 0 {
                 return true;
             }
         }
