@@ -216,6 +216,23 @@ fn a_server_that_acknowledges_missed_data_opens_the_connection() {
     assert_eq!(b.state(), TcpState::SynRecv);
 }
 
+/// A reset at the end of data that the sensor missed, which the other side acknowledged, closes the connection; but not if its
+/// sender may not have accepted the handshake, since it then answers a wrong acknowledgment.
+#[test]
+fn a_reset_behind_missed_data() {
+    for (request, state) in [(&b"request"[..], TcpState::Closed), (b"", TcpState::Established)] {
+        let next = 1001 + request.len() as u32;
+        let mut b = Bench::new(StreamConfig::default());
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        b.send(&pkt(ToClient, SYN | ACK, 5000, 1001, b""));
+        b.send(&pkt(ToServer, ACK, 1001, 5001, request));
+        b.send(&pkt(ToClient, ACK, 5001, next, b""));
+        b.send(&pkt(ToServer, ACK, next, 5101, b""));
+        b.send(&pkt(ToClient, RST | ACK, 5101, next, b""));
+        assert_eq!(b.state(), state, "a request of {} bytes", request.len());
+    }
+}
+
 /// Without the option, hosts ignore the data of a SYN unless their SYN/ACK acknowledges it.
 #[test]
 fn data_of_a_plain_syn_is_packet_payload_until_the_server_takes_it() {
