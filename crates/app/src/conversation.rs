@@ -323,9 +323,9 @@ pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn P
 }
 
 impl<S: Conversation> MessageParser<S> {
-    /// The multiple of its limit that the number of transactions has reached.
-    fn fill(&self) -> usize {
-        (self.txs.len() / self.state.max_txs().max(1)).max(self.state.fill())
+    /// Whether the number of transactions has reached this multiple of its limit.
+    fn is_filled(&self, times: usize) -> bool {
+        self.txs.len() >= self.state.max_txs().max(1).saturating_mul(times) || self.state.fill() >= times
     }
 
     /// Whether the parser has to wait until transactions are freed. If so, ends open ones, with an event, so that they can be
@@ -338,7 +338,7 @@ impl<S: Conversation> MessageParser<S> {
             Limit::EndOldest => 3,
             Limit::Flow => return false,
         };
-        if self.fill() < most {
+        if !self.is_filled(most) {
             return false;
         }
         let ends = match S::LIMIT {

@@ -272,8 +272,9 @@ impl Smb {
 
     /// Creates a transaction; `None` if there are too many.
     pub(super) fn make(&mut self, turn: &mut Turn<'_, '_>, content: SmbTx) -> Option<u64> {
-        let dialect = self.dialect.clone();
-        turn.open_within(self, SmbTx { dialect, ..content }).map(|tx| tx.base.id)
+        let tx = turn.open_within(self, content)?;
+        tx.content.dialect.clone_from(&self.dialect);
+        Some(tx.base.id)
     }
 
     /// Adds an event to a transaction, or to a new one.
