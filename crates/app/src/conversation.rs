@@ -34,6 +34,9 @@ pub use tx::Tx;
 /// The default limit of open transactions in a flow, for protocols without a setting.
 const TXS_MAX: usize = 256;
 
+/// The limit of transactions that a message opens beyond twice their limit ([`Limit::EndAtOpen`]).
+const MESSAGE_TXS: usize = 1100;
+
 /// How the data at the front of a stream is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
@@ -46,6 +49,9 @@ pub enum Framing {
     /// A message of this many bytes, or none, followed by a body of this many bytes, possibly more than are available. The
     /// parser gets the data as it arrives, and gaps in it ([`Conversation::body`]).
     Body(usize, u64),
+    /// A message of this many bytes, at least one, that heads a record of this many bytes, with messages of its own
+    /// ([`Conversation::framing_within`]). A gap in the record skips the rest of it.
+    Record(usize, u64),
     /// This many of the available bytes do not belong to a message.
     Skip(usize),
     /// This many bytes to skip, possibly more than are available. A gap in them is harmless.
@@ -82,6 +88,10 @@ pub enum Limit {
     /// Beyond the limit, each new transaction ends the oldest open one. At twice the limit the parser waits until transactions
     /// are freed. Datagrams cannot wait: the parser drops them at three times the limit.
     EndOldest,
+    /// At the limit, [`Turn::open_within`] ends the oldest open transaction before it opens another one, for protocols that
+    /// open many in a message. If only one side sends data, nothing completes them, so the parser gives up. At twice the limit,
+    /// the next message waits until transactions are freed.
+    EndAtOpen,
     /// It ends none: at the limit of complete ones, the client's next message waits until they are freed. For protocols with
     /// one open transaction at a time.
     Wait,
@@ -111,6 +121,13 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         Framing::Message(data.len())
     }
 
+    /// As [`Conversation::framing`], within a record ([`Framing::Record`]) of which `left` bytes are left: `data` ends with it,
+    /// and so do messages, with the bytes to skip and the body after them.
+    fn framing_within(&mut self, dir: Direction, data: &[u8], left: u64, end: bool) -> Framing {
+        let _ = (dir, data, end);
+        Framing::Message(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
     /// `data` is the beginning of a message whose rest has not come, for protocols that begin a frame there, note that it came
     /// before a reply, or refuse it early. The result has the same meaning as a message's.
     fn waits(&mut self, turn: &mut Turn<'_, '_, Self::Tx>, dir: Direction, data: &[u8]) -> Outcome {
@@ -129,8 +146,8 @@ pub trait Conversation: Debug + Send + Sized + 'static {
         Outcome::More
     }
 
-    /// Whether the parser continues after a gap. It then skips the rest of the incomplete message. If the gap extends past that
-    /// message, [`Conversation::resume`] looks for the next one. Otherwise a gap ends the parser, unless [`Conversation::gap`]
+    /// Whether the parser continues after a gap. It then skips the rest of the incomplete message or record. If the gap extends
+    /// past that, [`Conversation::resume`] looks for the next one. Otherwise a gap ends the parser, unless [`Conversation::gap`]
     /// decides differently.
     const RESUMES: bool = false;
 
@@ -260,8 +277,9 @@ pub trait Content: Debug + Send + 'static {
         self.direction(only)
     }
 
-    /// The inspection limits for file data; `None` for [`crate::window::file_window`], where each inspection sees all available data.
-    fn file_window(&self) -> Option<WindowLimits> {
+    /// As [`Transaction::file_window`]; `None` for [`crate::window::file_window`], where each inspection sees all available data.
+    fn file_window(&self, inline: bool) -> Option<WindowLimits> {
+        let _ = inline;
         None
     }
 
@@ -291,7 +309,7 @@ pub trait Content: Debug + Send + 'static {
 struct MessageParser<S: Conversation> {
     state: S,
     txs: TxList<Tx<S::Tx>>,
-    /// All transactions before this one are complete ([`Limit::EndOldest`]).
+    /// All transactions before this one are complete ([`Turn::end_oldest`]).
     oldest: u64,
     sides: [Side; 2],
     complete: [u8; 2],
@@ -305,9 +323,9 @@ pub fn parser<S: Conversation>(config: &AppConfig, flow: &FlowCore) -> Box<dyn P
 }
 
 impl<S: Conversation> MessageParser<S> {
-    /// The multiple of its limit that the number of transactions has reached.
-    fn fill(&self) -> usize {
-        (self.txs.len() / self.state.max_txs().max(1)).max(self.state.fill())
+    /// Whether the number of transactions has reached this multiple of its limit.
+    fn is_filled(&self, times: usize) -> bool {
+        self.txs.len() >= self.state.max_txs().max(1).saturating_mul(times) || self.state.fill() >= times
     }
 
     /// Whether the parser has to wait until transactions are freed. If so, ends open ones, with an event, so that they can be
@@ -316,10 +334,11 @@ impl<S: Conversation> MessageParser<S> {
         let most = match S::LIMIT {
             Limit::EndAll | Limit::Wait => 1,
             Limit::EndOldest if cx.flow.proto == 6 => 2,
+            Limit::EndAtOpen => 2,
             Limit::EndOldest => 3,
             Limit::Flow => return false,
         };
-        if self.fill() < most {
+        if !self.is_filled(most) {
             return false;
         }
         let ends = match S::LIMIT {
@@ -334,9 +353,9 @@ impl<S: Conversation> MessageParser<S> {
                 }
                 0
             }
-            Limit::Flow => 0,
+            Limit::Flow | Limit::EndAtOpen => 0,
         };
-        if S::LIMIT != Limit::EndOldest {
+        if !matches!(S::LIMIT, Limit::EndOldest | Limit::EndAtOpen) {
             cx.shared.counters.tx_limit(S::PROTO);
         }
         for _ in 0..ends {
@@ -345,16 +364,10 @@ impl<S: Conversation> MessageParser<S> {
         true
     }
 
-    /// Ends the oldest open transaction before number `before`. It is freed once it is inspected.
+    /// As [`Turn::end_oldest`].
     fn end_oldest(&mut self, cx: &mut Parse<'_>, before: u64) {
-        self.oldest = self.txs.first_incomplete(self.oldest, self.complete);
-        let Some(tx) = self.txs.get_mut(self.oldest).filter(|_| self.oldest < before) else { return };
-        self.state.overflows(cx, tx);
-        if let Some(event) = S::TOO_MANY {
-            tx.event(event);
-        }
-        tx.finish(Direction::ToServer);
-        tx.finish(Direction::ToClient);
+        let (state, mut turn) = self.turn(cx, 0, 0);
+        turn.end_oldest(state, before);
     }
 
     /// Calls the state with `len` bytes at offset `at` of the parser's input. Keeps the transactions that it opens within the
@@ -370,7 +383,7 @@ impl<S: Conversation> MessageParser<S> {
         let is_over = S::LIMIT == Limit::EndOldest && self.state.fill() > 0;
         let (state, mut turn) = self.turn(cx, at, len);
         let outcome = call(state, &mut turn);
-        let back = turn.back;
+        let (back, gives_up) = (turn.back, turn.gives_up);
         if S::LIMIT == Limit::EndOldest && self.txs.next() > first {
             let most = if is_over { 0 } else { self.state.max_txs().max(1) };
             for _ in most.max(there)..self.txs.len() {
@@ -379,6 +392,7 @@ impl<S: Conversation> MessageParser<S> {
             }
         }
         match back {
+            _ if gives_up => Outcome::Failed,
             Some(dir) => self.reread(cx, dir, outcome),
             None => outcome,
         }
@@ -391,8 +405,8 @@ impl<S: Conversation> MessageParser<S> {
     }
 
     fn turn<'a, 'b>(&'a mut self, cx: &'a mut Parse<'b>, at: usize, len: usize) -> (&'a mut S, Turn<'a, 'b, S::Tx>) {
-        let MessageParser { state, txs, sides, complete, .. } = self;
-        (state, Turn { cx, txs, sides, back: None, at, len, complete: *complete })
+        let MessageParser { state, txs, sides, complete, oldest } = self;
+        (state, Turn { cx, txs, oldest, sides, back: None, gives_up: false, at, len, complete: *complete })
     }
 
     fn datagram(&mut self, cx: &mut Parse<'_>, dir: Direction, data: &[u8]) -> Parsed {
@@ -475,10 +489,20 @@ impl<S: Conversation> MessageParser<S> {
                     Resume::More => break,
                 }
             }
-            let (len, pass, body) = match self.state.framing(dir, rest, cx.end) {
+            let (rest, left) = self.sides[dir.index()].within_record(at, rest);
+            let framing = match left {
+                0 => self.state.framing(dir, rest, cx.end),
+                _ => self.state.framing_within(dir, rest, left, cx.end),
+            };
+            let mut record = 0;
+            let (len, pass, body) = match framing {
                 Framing::Message(len) => (len, 0, 0),
                 Framing::Head(len, pass) => (len, pass, 0),
                 Framing::Body(len, body) => (len, 0, body),
+                Framing::Record(len, left) => {
+                    record = left;
+                    (len, 0, 0)
+                }
                 Framing::More => match self.waits(cx, dir, at, rest) {
                     Outcome::More => break,
                     outcome => return Parsed { consumed: at, outcome },
@@ -523,6 +547,9 @@ impl<S: Conversation> MessageParser<S> {
                 return Parsed { consumed: at, outcome };
             }
             at += len;
+            if record > 0 {
+                self.sides[dir.index()].begin_record(at, record);
+            }
             if outcome != Outcome::More {
                 return Parsed { consumed: at, outcome };
             }
@@ -559,6 +586,7 @@ impl<S: Conversation> Parser for MessageParser<S> {
             return self.datagram(cx, dir, data);
         }
         if !data.is_empty() {
+            self.sides[dir.index()].is_heard = true;
             let (state, mut turn) = self.turn(cx, 0, 0);
             state.arrives(&mut turn, dir);
         }
@@ -572,6 +600,7 @@ impl<S: Conversation> Parser for MessageParser<S> {
         if let Some(replay) = &mut side.replay {
             replay.settle(u64::MAX, side.start);
         }
+        let is_in_record = side.loses_in_record(len);
         if side.passes_gap(len) {
             return Outcome::More;
         }
@@ -579,11 +608,17 @@ impl<S: Conversation> Parser for MessageParser<S> {
             let missing;
             (missing, len) = side.loses_body(len);
             let left = side.body;
-            side.lost |= S::RESUMES && len > 0;
+            match len {
+                0 => {}
+                _ if is_in_record => side.skips_record(),
+                _ => side.lost |= S::RESUMES,
+            }
             let outcome = self.run(cx, 0, 0, |state, turn| state.body(turn, dir, Piece::Gap(missing), left));
             if outcome != Outcome::More || len == 0 {
                 return outcome;
             }
+        } else if is_in_record {
+            side.skips_record();
         } else if S::RESUMES {
             side.loses(len);
         }

@@ -11,12 +11,17 @@ pub(super) struct Side {
     pub(super) waiting: usize,
     /// Length of the message at the front of the waiting bytes, with the bytes to skip and the body after it; 0 if unknown.
     pub(super) message: u64,
+    /// Stream offset of the end of the current record ([`super::Framing::Record`]), counted like `start`; not after it if there
+    /// is none.
+    pub(super) record: u64,
     /// Bytes to skip.
     pub(super) pass: u64,
     /// Bytes of a body that follow the skipped bytes.
     pub(super) body: u64,
     /// Set after a gap, until the parser finds the next message.
     pub(super) lost: bool,
+    /// The parser received data.
+    pub(super) is_heard: bool,
     /// Bytes that depend on a reply.
     pub(super) replay: Option<Box<ReplayBuffer>>,
 }
@@ -42,10 +47,38 @@ impl Side {
 
     /// Gives up the position in the stream: the bytes from offset `from` on come again. As [`ReplayBuffer::take_back`].
     pub(super) fn take_back(&mut self, from: u64) -> Option<usize> {
-        (self.message, self.pass, self.body, self.lost) = (0, 0, 0, false);
+        (self.message, self.record, self.pass, self.body, self.lost) = (0, 0, 0, 0, false);
         let len = self.replay.as_mut()?.take_back(from, self.start)?;
         self.start = from;
         Some(len)
+    }
+
+    /// Begins a record of `len` bytes at offset `at` of the parser's input.
+    pub(super) fn begin_record(&mut self, at: usize, len: u64) {
+        self.record = (self.start + at as u64).saturating_add(len);
+    }
+
+    /// The part of `rest`, at offset `at` of the parser's input, that belongs to the current record, and the bytes left of it.
+    /// All of `rest` and 0 if there is no record.
+    pub(super) fn within_record<'a>(&self, at: usize, rest: &'a [u8]) -> (&'a [u8], u64) {
+        let left = self.record.saturating_sub(self.start + at as u64);
+        match usize::try_from(left) {
+            Ok(len @ 1..) => (rest.get(..len).unwrap_or(rest), left),
+            _ => (rest, left),
+        }
+    }
+
+    /// Handles a gap of `len` bytes in a record. Returns whether the gap ends within it; otherwise the record ends here.
+    pub(super) fn loses_in_record(&mut self, len: u64) -> bool {
+        let left = self.record.saturating_sub(self.start);
+        let is_within = left > 0 && left.checked_sub(self.unconsumed()).is_some_and(|missing| len <= missing);
+        self.record = if is_within { self.record - len } else { 0 };
+        is_within
+    }
+
+    /// Skips the rest of the record.
+    pub(super) fn skips_record(&mut self) {
+        (self.pass, self.message) = (self.record.saturating_sub(self.start), 0);
     }
 
     /// Handles a gap of `len` bytes. Returns whether all of them belong to skipped data.
@@ -66,7 +99,7 @@ impl Side {
     pub(super) fn loses_body(&mut self, len: u64) -> (u64, u64) {
         let waiting = self.unconsumed();
         let stale = std::mem::replace(&mut self.pass, waiting);
-        let gone = len.saturating_add(self.pass.saturating_sub(stale));
+        let gone = len.saturating_add(waiting).saturating_sub(stale);
         let missing = gone.min(self.body);
         self.body -= missing;
         (missing, gone - missing)

@@ -1,5 +1,5 @@
 //! A made-up protocol. `mN` and N bytes are a message, `bN` and N bytes are a head of two bytes with a body, `hN` one with bytes
-//! to skip. A message of `+` opens a transaction, one of `k` is a request that the peer may refuse, with `n`, or grant, with `y`;
+//! to skip, `rN` the head of a record. A message of `+` opens a transaction, one of `k` is a request that the peer may refuse, with `n`, or grant, with `y`;
 //! `l` announces a body of three bytes.
 
 use margay_flow::Direction::{ToClient, ToServer};
@@ -27,6 +27,7 @@ const ALL: u8 = 0;
 const OLDEST: u8 = 1;
 const WAIT: u8 = 2;
 const FLOW: u8 = 3;
+const AT_OPEN: u8 = 4;
 
 /// The calls of the framework, and a full state.
 #[derive(Debug, Default)]
@@ -52,6 +53,7 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
         ALL => Limit::EndAll,
         OLDEST => Limit::EndOldest,
         FLOW => Limit::Flow,
+        AT_OPEN => Limit::EndAtOpen,
         _ => Limit::Wait,
     };
     const TOO_MANY: Option<u8> = Some(0);
@@ -75,8 +77,14 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
             b'B' => Framing::Body(0, 2 + n),
             b'L' => Framing::Body(6, n),
             b'h' => Framing::Head(4, n),
+            b'r' => Framing::Record(2, n),
             _ => Framing::Broken,
         }
+    }
+
+    fn framing_within(&mut self, dir: Direction, data: &[u8], left: u64, end: bool) -> Framing {
+        self.told.push(format!("{} of {left}", data.len()));
+        self.framing(dir, data, end)
     }
 
     fn waits(&mut self, turn: &mut Turn<'_, '_, Nothing>, _: Direction, data: &[u8]) -> Outcome {
@@ -92,6 +100,9 @@ impl<const LIMIT: u8> Conversation for Toy<LIMIT> {
         }
         for byte in message {
             match byte {
+                b'+' if LIMIT == AT_OPEN => {
+                    turn.open_within(self, Nothing);
+                }
                 b'+' => {
                     turn.open(Nothing);
                 }
@@ -283,6 +294,41 @@ fn a_gap_behind_waiting_bytes_of_a_body() {
 }
 
 #[test]
+fn a_gap_in_skipped_bytes_and_the_body_after_them() {
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"h2.l").gap(3).say(b"bcm0");
+    assert_eq!(run.told(), ["h2.l", "gap 1 2", "bc 0", "m0"]);
+}
+
+#[test]
+fn a_record_has_messages() {
+    let mut run = Run::<ALL>::new(6);
+    run.say(b"r7m1xb2yzm0r0m0");
+    assert_eq!(run.told(), ["r7", "7 of 7", "m1x", "4 of 4", "b2", "yz 0", "m0", "r0", "m0"]);
+    run.say(b"r5m1").say(b"xm").say(b"0m0");
+    assert_eq!(run.told(), ["r5", "2 of 5", "4 of 5", "m1x", "1 of 2", "2 of 2", "m0", "m0"]);
+}
+
+/// The rest of the record is skipped. Beyond the record, the next one has to be found.
+#[test]
+fn a_gap_in_a_record() {
+    for (begin, gap, rest, told) in [
+        (&b"r9m3a"[..], 2, &b"defg"[..], &["3 of 9", "lost 2"][..]),
+        (b"r9m3a", 6, b"", &["3 of 9", "lost 6"]),
+        (b"r9m3a", 7, b"??", &["3 of 9", "lost 7"]),
+        (b"r9b3a", 4, b"hi", &["3 of 9", "b3", "a 2", "gap 2 0", "lost 2"]),
+        (b"r9b3a", 7, b"?", &["3 of 9", "b3", "a 2", "gap 2 0", "lost 5"]),
+        (b"r9b3a", 2, b"m2bc", &["3 of 9", "b3", "a 2", "gap 2 0", "4 of 4", "m2bc"]),
+        (b"r9h3ab", 2, b"xm0", &["4 of 9", "h3ab", "2 of 2", "m0"]),
+        (b"r9h3ab", 4, b"?", &["4 of 9", "h3ab", "lost 4"]),
+    ] {
+        let mut run = Run::<ALL>::new(6);
+        run.say(begin).gap(gap).say(&[rest, b"m1x"].concat());
+        assert_eq!(run.told(), [&["r9"], told, &["m1x"]].concat(), "{} {gap}", begin.escape_ascii());
+    }
+}
+
+#[test]
 fn at_the_limit_all_end() {
     let mut run = Run::<ALL>::new(6);
     run.say(b"m4++++");
@@ -320,6 +366,26 @@ fn beyond_the_limit_the_oldest_end() {
     run.parser.state.fill = 2;
     run.say(b"m1+");
     assert_eq!(run.outcome, Outcome::Full);
+}
+
+/// In the same message, too.
+#[test]
+fn at_the_limit_a_new_one_ends_the_oldest() {
+    let mut run = Run::<AT_OPEN>::new(6);
+    run.answer(b"m0").say(b"m6++++++");
+    assert_eq!((run.ended().0, run.outcome), (vec![0, 1], Outcome::More));
+    assert_eq!(run.told()[1..], ["m6++++++", "overflow 0", "overflow 1"]);
+    assert_eq!(run.shared.counters.tx_limit[AppProto::Dcerpc as usize], 2);
+    // At twice the limit the parser waits.
+    run.say(b"m2++m1+");
+    assert_eq!((run.outcome, run.ended().0, run.left.len()), (Outcome::Full, vec![0, 1, 2, 3], 3));
+    (0..5).for_each(|id| run.parser.free_tx(&mut run.shared, id));
+    run.say(b"");
+    assert_eq!((run.outcome, run.ended()), (Outcome::More, (vec![], vec![5, 6, 7, 8])));
+    // The other side sends nothing.
+    let mut run = Run::<AT_OPEN>::new(6);
+    run.say(b"m6++++++");
+    assert_eq!((run.ended(), run.outcome), ((vec![0, 1], vec![0, 1, 2, 3]), Outcome::Failed));
 }
 
 /// Datagrams cannot wait.

@@ -7,7 +7,7 @@ use crate::tx::TxBase;
 use crate::tx_list::TxList;
 
 use super::side::Side;
-use super::{Content, Tx};
+use super::{Content, Conversation, MESSAGE_TXS, Tx};
 
 /// The context in which a parser handles a message.
 #[derive(Debug)]
@@ -15,9 +15,13 @@ pub struct Turn<'a, 'b, C> {
     /// The flow, the settings, and the state that parsers share.
     pub cx: &'a mut Parse<'b>,
     pub(super) txs: &'a mut TxList<Tx<C>>,
+    /// All transactions before this one are complete.
+    pub(super) oldest: &'a mut u64,
     pub(super) sides: &'a mut [Side; 2],
     /// The direction whose bytes were taken back.
     pub(super) back: Option<Direction>,
+    /// The parser gives up.
+    pub(super) gives_up: bool,
     /// The message's offset in the parser's input, and its length.
     pub(super) at: usize,
     pub(super) len: usize,
@@ -30,6 +34,33 @@ impl<'b, C: Content> Turn<'_, 'b, C> {
         let complete = self.complete;
         let id = self.txs.push(|id| Tx { base: TxBase { id, ..TxBase::default() }, content, complete });
         self.txs.get_mut(id).unwrap_or_else(|| unreachable!("it was added"))
+    }
+
+    /// As [`Turn::open`], for a protocol with [`super::Limit::EndAtOpen`]. `None` if there are too many transactions, or the
+    /// parser gives up.
+    pub fn open_within<S: Conversation<Tx = C>>(&mut self, state: &mut S, content: C) -> Option<&mut Tx<C>> {
+        let most = state.max_txs().max(1);
+        if self.txs.len() >= most {
+            self.cx.shared.counters.tx_limit(S::PROTO);
+            if self.txs.len() >= most.saturating_mul(2).saturating_add(MESSAGE_TXS) {
+                return None;
+            }
+            self.end_oldest(state, u64::MAX);
+            self.gives_up |= !self.sides.iter().all(|side| side.is_heard);
+        }
+        if self.gives_up { None } else { Some(self.open(content)) }
+    }
+
+    /// Ends the oldest open transaction before number `before`, because too many are open. It is freed once it is inspected.
+    pub(super) fn end_oldest<S: Conversation<Tx = C>>(&mut self, state: &mut S, before: u64) {
+        *self.oldest = self.txs.first_incomplete(*self.oldest, self.complete);
+        let Some(tx) = self.txs.get_mut(*self.oldest).filter(|_| *self.oldest < before) else { return };
+        state.overflows(self.cx, tx);
+        if let Some(event) = S::TOO_MANY {
+            tx.event(event);
+        }
+        tx.finish(Direction::ToServer);
+        tx.finish(Direction::ToClient);
     }
 
     /// Opens a single-message transaction that has no response.

@@ -122,13 +122,13 @@ impl<C: Content> Transaction for Tx<C> {
     }
 
     fn inspected(&mut self, dir: Direction) {
-        if let Some(limits) = self.content.file_window() {
+        if let Some(limits) = self.content.file_window(false) {
             self.base.files.inspected(dir, limits);
         }
     }
 
     fn file_window(&self, _dir: Direction, inline: bool) -> WindowLimits {
-        self.content.file_window().unwrap_or_else(|| window::file_window(inline))
+        self.content.file_window(inline).unwrap_or_else(|| window::file_window(inline))
     }
 
     fn log(&self, json: &mut Json, options: &AppLogOptions, what: LogFor) {

@@ -192,7 +192,7 @@ impl Content for Exchange {
         Some(Found::whole(text))
     }
 
-    fn file_window(&self) -> Option<WindowLimits> {
+    fn file_window(&self, _inline: bool) -> Option<WindowLimits> {
         Some(self.window)
     }
 

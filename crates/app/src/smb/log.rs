@@ -6,11 +6,12 @@ use super::auth::{Kerberos, Ntlmssp};
 use super::header::Status;
 use super::names;
 use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
+use crate::tx::TxBase;
 
 /// Appends `"smb":{...}`.
-pub(super) fn log(tx: &SmbTx, json: &mut Json) {
+pub(super) fn log(base: &TxBase, tx: &SmbTx, json: &mut Json) {
     json.object("smb");
-    json.uint("id", tx.base.id + 1);
+    json.uint("id", base.id + 1);
     json.str("dialect", if tx.dialect.is_empty() { "unknown" } else { &tx.dialect });
     match tx.version {
         1 => json.str("command", names::smb1_command(tx.command as u8)),

@@ -1,16 +1,16 @@
 //! SMB: version 1 (MS-CIFS, MS-SMB), 2 and 3 (MS-SMB2), over TCP with NetBIOS framing (RFC 1002 section 4.3).
 //!
-//! A request with its response is a transaction, matched by the message number. All reads of a file, from open to close, are
-//! one transaction, and so are all its writes: `files` reassembles the file in order. DCE/RPC over a named pipe becomes calls
-//! (`pipe`), in the transaction of the request that carried it. Requests that only query (`QUERY_INFO`, most of `TRANS2`) are
-//! no transactions.
+//! A request with its response is a transaction, matched by the message number. All reads of a file are one transaction, and so
+//! are all its writes (`files`). DCE/RPC over a named pipe becomes calls (`pipe`), in the transaction of the request that carried
+//! it. Requests that only query (`QUERY_INFO`, most of `TRANS2`) are no transactions.
 //!
-//! The parser waits for a complete message, except for reads and writes of files, whose bytes it consumes as they arrive
-//! (`parser`). It skips encrypted and compressed messages.
+//! The parser waits for a complete message, except for reads and writes of files, whose data arrives as a body (`parser`). It
+//! skips encrypted and compressed messages.
 
 mod auth;
 mod buffers;
 pub mod events;
+mod files;
 mod header;
 mod log;
 mod names;
@@ -25,11 +25,8 @@ mod text;
 mod trans;
 mod tx;
 
-use margay_flow::FlowCore;
-
-use crate::config::AppConfig;
+use crate::conversation;
 use crate::declare::Protocol;
-use crate::parser::Parser;
 use crate::proto::AppProto;
 
 pub use crate::config::smb::{Config, LogOptions, kinds};
@@ -51,7 +48,7 @@ pub static PROTOCOL: Protocol = Protocol {
     shows_tx: true,
     usual_port: Some(445),
     recognition: recognition::RECOGNITION,
-    parser,
+    parser: conversation::parser::<parser::Smb>,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,
     events: events::NAMES,
@@ -71,7 +68,3 @@ pub static PROTOCOL: Protocol = Protocol {
     ],
     ..Protocol::new(AppProto::Smb, "smb").logged()
 };
-
-fn parser(_config: &AppConfig, _flow: &FlowCore) -> Box<dyn Parser> {
-    Box::<parser::SmbParser>::default()
-}

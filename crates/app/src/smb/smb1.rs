@@ -5,14 +5,13 @@
 use margay_flow::Direction;
 
 use super::events::Event;
+use super::files::{Access, Transfer};
+use super::frame;
 use super::header::{Smb1, Status};
-use super::parser::{Access, SmbParser, State, Step, Tree, mark};
-use super::pipe;
+use super::parser::{Reading, Smb, Tree, Turn, mark};
 use super::smb2::{token_events, unix};
 use super::text;
-use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What};
-use super::{COMPLETE, frame};
-use crate::parser::Parse;
+use super::tx::{Create, FileId, Negotiation, Set, SetInfo, Setup, SmbTx, TreeConnect, What, event};
 use crate::reader::Reader;
 
 /// Commands.
@@ -46,8 +45,6 @@ const CHAIN_MAX: usize = 16;
 const DIALECTS_MAX: usize = 256;
 /// The limit of open requests with the same number.
 const ALIKE_MAX: u64 = 8;
-/// Bytes needed to tell DCE/RPC from a file.
-const SNIFF: usize = 16;
 
 /// A command within a message.
 #[derive(Debug, Clone, Copy)]
@@ -101,18 +98,26 @@ const fn is_andx(command: u8) -> bool {
     )
 }
 
-/// File data of a write or of a read response: the range in the message, and the file offset.
+/// File data of a write or of a read response: the file and its offset, and the range in the message.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     fid: u16,
     offset: u64,
     at: usize,
-    len: usize,
+    len: u32,
+}
+
+impl Extent {
+    /// The data, as far as the message has it, and whether it is cut short.
+    fn data<'a>(&self, b: &Block<'a>) -> (&'a [u8], bool) {
+        let rest = b.message.get(self.at..).unwrap_or(&[]);
+        rest.get(..self.len as usize).map_or((rest, true), |data| (data, false))
+    }
 }
 
 fn write_andx(b: &Block<'_>) -> Option<Extent> {
     let high = if b.words.len() >= 28 { u64::from(b.u32(24)?) } else { 0 };
-    let len = usize::from(b.u16(20)?) | usize::from(b.u16(18)?) << 16;
+    let len = u32::from(b.u16(20)?) | u32::from(b.u16(18)?) << 16;
     let offset = u64::from(b.u32(6)?) | high << 32;
     Some(Extent { fid: b.u16(4)?, offset, at: usize::from(b.u16(22)?), len })
 }
@@ -120,43 +125,40 @@ fn write_andx(b: &Block<'_>) -> Option<Extent> {
 /// Reads the response to a read. The request has the file and the offset.
 fn read_andx(b: &Block<'_>, access: &Access) -> Option<Extent> {
     let FileId::Smb1(fid) = access.id else { return None };
-    let len = usize::from(b.u16(10)?) | usize::from(b.u16(14)?) << 16;
+    let len = u32::from(b.u16(10)?) | u32::from(b.u16(14)?) << 16;
     Some(Extent { fid, offset: access.offset, at: usize::from(b.u16(12)?), len })
 }
 
-impl SmbParser {
-    /// Parses a message that is `rest`, or begins there. It takes the whole record.
-    pub(super) fn smb1(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], whole: bool) -> Step {
-        let left = self.side(dir).left;
+impl Smb {
+    /// How a message is read that takes the whole record, `len` bytes, of which `rest` is available.
+    pub(super) fn reading1(&self, dir: Direction, rest: &[u8], len: u64) -> Reading {
         let Some(h) = Smb1::read(rest) else {
-            if !whole {
-                return Step::More;
-            }
-            self.report(cx, dir, 1, None, Event::MalformedData);
-            self.side(dir).state = State::Skip(left);
-            return Step::Used(0);
+            // The message handler reports a message without a complete header.
+            return if rest.len() as u64 == len { Reading::Whole } else { Reading::More };
         };
-        let towards = if h.is_response() { Direction::ToClient } else { Direction::ToServer };
-        if towards != dir {
-            let odd = if h.is_response() { Event::ResponseToServer } else { Event::RequestToClient };
-            mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, None);
-            self.report(cx, dir, 1, None, odd);
-            self.side(dir).state = State::Skip(left);
-            return Step::Used(0);
+        match (h.is_response(), dir) {
+            (true, Direction::ToServer) => Reading::Skipped(Event::ResponseToServer),
+            (false, Direction::ToClient) => Reading::Skipped(Event::RequestToClient),
+            _ => self.streamed(h, rest, len).unwrap_or(Reading::Whole),
         }
-        if let Some(step) = self.streamed(cx, dir, at, h, rest, left) {
-            return step;
-        }
-        if Self::too_long(left) {
-            mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, None);
-            return self.pass_over(cx, dir, 1, left);
-        }
-        if !whole {
-            return Step::More;
-        }
-        let id = self.chain(cx, dir, h, rest);
-        mark(cx, dir, frame::SMB1, at, Smb1::LEN, left, id);
-        self.used(dir, rest.len())
+    }
+
+    /// Handles a message, or its head.
+    pub(super) fn message1(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, message: &[u8], reading: Reading) {
+        let Some(h) = Smb1::read(message) else {
+            self.report(turn, dir, 1, None, Event::MalformedData);
+            return;
+        };
+        let len = self.side(dir).len;
+        let id = match reading {
+            Reading::Transfer(t) => self.transfer1(turn, dir, h, &t),
+            Reading::Skipped(event) => {
+                self.report(turn, dir, 1, None, event);
+                None
+            }
+            _ => self.chain(turn, dir, h, message),
+        };
+        mark(turn, dir, frame::SMB1, Smb1::LEN, len, id);
     }
 
     pub(super) fn seed1(h: Smb1) -> SmbTx {
@@ -173,90 +175,66 @@ impl SmbParser {
         self.trees.get(&(u64::from(h.user), u32::from(h.tree))).or_else(|| self.trees.get(&(0, u32::from(h.tree))))
     }
 
-    /// Consumes the data of a read or write as it arrives. `None` if the message has to be buffered as a whole.
-    fn streamed(
-        &mut self,
-        cx: &mut Parse<'_>,
-        dir: Direction,
-        at: usize,
-        h: Smb1,
-        rest: &[u8],
-        len: u64,
-    ) -> Option<Step> {
-        let access = match h.command {
+    /// How a read or write of a file is read. `None` if the message has to be buffered as a whole.
+    fn streamed(&self, h: Smb1, rest: &[u8], len: u64) -> Option<Reading> {
+        let asked = match h.command {
             command::WRITE_ANDX if !h.is_response() => None,
             command::READ_ANDX if h.is_response() && h.outcome().is_success() => {
-                Some(*self.accesses.get(&(1, h.key()))?)
+                Some(self.accesses.get(&(1, h.key()))?)
             }
             _ => return None,
         };
         // The words, which begin with the `ANDX` header.
-        let Some(&count) = rest.get(Smb1::LEN) else { return (len > Smb1::LEN as u64).then_some(Step::More) };
-        let fixed = Smb1::LEN + 1 + 2 * usize::from(count) + 2;
-        if len < fixed as u64 {
+        let Some(&count) = rest.get(Smb1::LEN) else { return (len > Smb1::LEN as u64).then_some(Reading::More) };
+        let head = Smb1::LEN + 1 + 2 * usize::from(count) + 2;
+        if len < head as u64 {
             return None;
         }
-        let Some(front) = rest.get(..fixed) else { return Some(Step::More) };
+        let Some(front) = rest.get(..head) else { return Some(Reading::More) };
         let block = Block::read(front, Smb1::LEN)?;
         if block.words.first() != Some(&command::NONE) {
             return None;
         }
-        let e = match &access {
+        let e = match asked {
             None => write_andx(&block)?,
-            Some(a) => read_andx(&block, a)?,
+            Some(asked) => read_andx(&block, asked)?,
         };
-        let start = (e.at.max(fixed) as u64).min(len);
-        let here = (e.len as u64).min(len - start);
-        let id = FileId::Smb1(e.fid);
-        let tree = access.map_or(u32::from(h.tree), |a| a.tree);
-        let known = self.pipes.get(&id).is_some();
-        let is_pipe = match self.trees.get(&(u64::from(h.user), tree)).or_else(|| self.tree1(h)).map(|t| t.pipe) {
-            Some(is) => is,
-            None if known => true,
-            None => match pipe::sniff(rest, start, here, SNIFF) {
-                Some(is) => is,
-                None => return Some(Step::More),
-            },
+        let (id, session) = (FileId::Smb1(e.fid), u64::from(h.user));
+        let tree = asked.map_or(u32::from(h.tree), |a| a.tree);
+        let is_pipe = match self.trees.get(&(session, tree)).or_else(|| self.tree1(h)) {
+            Some(tree) => Some(tree.pipe),
+            None => self.pipes.get(&id).map(|_| true),
         };
-        if is_pipe {
-            return None;
-        }
-        let seed = SmbTx { tree, ..Self::seed1(h) };
-        let tx = self.file(cx, dir, seed, id);
-        mark(cx, dir, frame::SMB1, at, Smb1::LEN, len, tx);
-        self.access(cx, h, tx, id, &e, access.is_some());
-        if e.len as u64 > here {
-            let event = if access.is_some() { Event::ReadResponseTooLarge } else { Event::WriteRequestTooLarge };
-            self.report(cx, dir, 1, tx, event);
-        }
-        self.data_state(dir, tx, (e.offset, start - fixed as u64, here), len - start - here);
-        Some(self.used(dir, fixed))
+        let access = Access { id, offset: e.offset, session, tree, tx: None, length: e.len };
+        Transfer::new(access, head, e.at as u64, len).reading(is_pipe, rest)
     }
 
-    /// Records a read or write of a file.
-    fn access(&mut self, cx: &mut Parse<'_>, h: Smb1, tx: Option<u64>, id: FileId, e: &Extent, read: bool) {
-        let key = (1, h.key());
-        let length = u32::try_from(e.len).unwrap_or(u32::MAX);
-        if read {
-            self.accesses.remove(&key);
-            if let Some(t) = tx.and_then(|id| self.get(id)) {
-                t.status = Some(h.outcome());
+    /// Handles the head of a read or write of a file. Returns its transaction.
+    fn transfer1(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, h: Smb1, t: &Transfer) -> Option<u64> {
+        let Access { id, tree, .. } = t.access;
+        let tx = self.file(turn, dir, SmbTx { tree, ..Self::seed1(h) }, id);
+        let (most, event) = if h.is_response() {
+            self.accesses.remove(&(1, h.key()));
+            if let Some(tx) = tx.and_then(|id| turn.tx(id)) {
+                tx.content.status = Some(h.outcome());
             }
-            if cx.config.smb.max_read_size > 0 && length > cx.config.smb.max_read_size {
-                self.report(cx, Direction::ToClient, 1, tx, Event::ReadResponseTooLarge);
-            }
-            return;
+            (turn.cx.config.smb.max_read_size, Event::ReadResponseTooLarge)
+        } else {
+            self.wait(turn, (1, h.key()), Access { tx, ..t.access });
+            (turn.cx.config.smb.max_write_size, Event::WriteRequestTooLarge)
+        };
+        if most > 0 && t.access.length > most {
+            self.report(turn, dir, 1, tx, event);
         }
-        if cx.config.smb.max_write_size > 0 && length > cx.config.smb.max_write_size {
-            self.report(cx, Direction::ToServer, 1, tx, Event::WriteRequestTooLarge);
+        if t.is_cut() {
+            self.report(turn, dir, 1, tx, event);
         }
-        let (session, tree) = (u64::from(h.user), u32::from(h.tree));
-        let access = Access { id, offset: e.offset, session, tree, tx, length };
-        self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, key, access);
+        self.begin_transfer(turn, dir, tx, t);
+        tx
     }
 
     /// Handles the commands of a complete message. Returns the first transaction.
-    fn chain(&mut self, cx: &mut Parse<'_>, dir: Direction, h: Smb1, message: &[u8]) -> Option<u64> {
+    fn chain(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, h: Smb1, message: &[u8]) -> Option<u64> {
         let (mut h, mut at, mut found) = (h, Smb1::LEN, None);
         for n in 0..CHAIN_MAX {
             let Some(block) = Block::read(message, at) else {
@@ -264,15 +242,15 @@ impl SmbParser {
                 let bare = h.is_response() && message.len() <= at + 1;
                 if h.is_response() {
                     let empty = Block { message, words: &[], bytes: &[], at: message.len() };
-                    let id = self.response1(cx, h, empty, n);
+                    let id = self.response1(turn, h, empty, n);
                     found = found.or(id);
                 }
                 if !bare {
-                    self.report(cx, dir, 1, found, Event::MalformedData);
+                    self.report(turn, dir, 1, found, Event::MalformedData);
                 }
                 break;
             };
-            let id = if h.is_response() { self.response1(cx, h, block, n) } else { self.request1(cx, h, block, n) };
+            let id = if h.is_response() { self.response1(turn, h, block, n) } else { self.request1(turn, h, block, n) };
             found = found.or(id);
             let next = block.words.first().copied().filter(|_| is_andx(h.command)).unwrap_or(command::NONE);
             let Some(to) = block.u16(2).map(usize::from).filter(|to| next != command::NONE && *to > at) else { break };
@@ -282,13 +260,13 @@ impl SmbParser {
     }
 
     /// Handles a request. Returns its transaction; `n` is its index in a chain.
-    fn request1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
+    fn request1(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
         let dir = Direction::ToServer;
         let unicode = h.is_unicode();
         if h.command == command::NEGOTIATE
-            && let Some(id) = self.open_negotiation()
+            && let Some(id) = self.open_negotiation(turn)
         {
-            self.report(cx, dir, 1, Some(id), Event::DuplicateNegotiate);
+            self.report(turn, dir, 1, Some(id), Event::DuplicateNegotiate);
             return Some(id);
         }
         let (mut what, mut closes, mut nameless) = (What::Generic, None, false);
@@ -306,16 +284,16 @@ impl SmbParser {
             command::CLOSE => b.u16(0).map(|fid| {
                 closes = Some(FileId::Smb1(fid));
                 // As in Suricata, the file that the client reads ends with the response.
-                self.close_side(cx, FileId::Smb1(fid), Direction::ToServer);
+                self.close_side(turn, FileId::Smb1(fid), Direction::ToServer);
             }),
-            command::READ_ANDX | command::READ => return self.read_request1(cx, h, &b),
-            command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => return self.write1(cx, h, &b),
+            command::READ_ANDX | command::READ => return self.read_request1(turn, h, &b),
+            command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => return self.write1(turn, h, &b),
             command::RENAME => rename(&b, unicode).map(|(name, to)| {
                 let set = Set::Rename(to);
                 let info = SetInfo { name, id: None, class: "", level: "", subcommand: None, what: set };
                 what = What::SetInfo(Box::new(info));
             }),
-            command::TRANS => return self.trans_request(cx, h, &b),
+            command::TRANS => return self.trans_request(turn, h, &b),
             command::TRANS2 => match self.trans2_request(&b, unicode) {
                 Some(w) => {
                     what = w;
@@ -334,7 +312,7 @@ impl SmbParser {
             // There is no tree yet; the response to a tree connect names it.
             tx.tree = 0;
         }
-        let id = self.make(cx, tx)?;
+        let id = self.make(turn, tx)?;
         if h.command == command::NEGOTIATE {
             self.negotiation_tx = Some(id);
         }
@@ -344,20 +322,20 @@ impl SmbParser {
         let free = (0..ALIKE_MAX).map(|turn| key(h, n, turn)).find(|k| self.requests.get(k).is_none());
         if !part {
             let silent = h.command == command::NT_CANCEL;
-            self.asked(cx, id, (!silent).then(|| free.unwrap_or(key(h, n, 0))));
-        } else if let Some(tx) = self.get(id) {
+            self.asked(turn, id, (!silent).then(|| free.unwrap_or(key(h, n, 0))));
+        } else if let Some(tx) = turn.tx(id) {
             // Only the primary request gets the response. This one's event is written at the end.
-            tx.base.advance(Direction::ToServer, COMPLETE);
+            tx.finish(Direction::ToServer);
         }
         let nameless = nameless.then_some(Event::NegotiateMalformedDialects);
         let malformed = fine.is_none().then_some(Event::MalformedData);
         for e in events.into_iter().chain([nameless, malformed]).flatten() {
-            self.report(cx, dir, 1, Some(id), e);
+            self.report(turn, dir, 1, Some(id), e);
         }
         Some(id)
     }
 
-    fn read_request1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
+    fn read_request1(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
         let request = if h.command == command::READ {
             (|| Some((b.u16(0)?, u64::from(b.u32(4)?), u32::from(b.u16(2)?))))()
         } else {
@@ -367,17 +345,17 @@ impl SmbParser {
             })()
         };
         let Some((fid, offset, length)) = request else {
-            self.report(cx, Direction::ToServer, 1, None, Event::MalformedData);
+            self.report(turn, Direction::ToServer, 1, None, Event::MalformedData);
             return None;
         };
         let id = FileId::Smb1(fid);
         let access = Access { id, offset, session: u64::from(h.user), tree: u32::from(h.tree), tx: None, length };
-        self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (1, h.key()), access);
+        self.wait(turn, (1, h.key()), access);
         None
     }
 
     /// Handles a complete write: to a named pipe, in a chain, or with an old command.
-    fn write1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
+    fn write1(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
         let dir = Direction::ToServer;
         let extent = if h.command == command::WRITE_ANDX {
             write_andx(b)
@@ -385,52 +363,57 @@ impl SmbParser {
             // A format byte, and for the older command a length.
             let skip = if h.command == command::WRITE { 3 } else { 1 };
             (|| {
-                let (fid, len, offset) = (b.u16(0)?, usize::from(b.u16(2)?), u64::from(b.u32(4)?));
+                let (fid, len, offset) = (b.u16(0)?, u32::from(b.u16(2)?), u64::from(b.u32(4)?));
                 Some(Extent { fid, offset, at: b.at + skip, len })
             })()
         };
         let Some(e) = extent else {
-            self.report(cx, dir, 1, None, Event::MalformedData);
+            self.report(turn, dir, 1, None, Event::MalformedData);
             return None;
         };
         let id = FileId::Smb1(e.fid);
-        let rest = b.message.get(e.at..).unwrap_or(&[]);
-        let data = rest.get(..e.len).unwrap_or(rest);
+        let (data, is_cut) = e.data(b);
         let is_pipe = self.tree1(h).map(|t| t.pipe);
         let tx = if is_pipe != Some(false)
-            && let Some(tx) = self.pipe_request(cx, Self::seed1(h), id, data)
+            && let Some(tx) = self.pipe_request(turn, Self::seed1(h), id, data)
         {
             tx
         } else if is_pipe == Some(true) {
             None
         } else {
-            let tx = self.file(cx, dir, Self::seed1(h), id);
+            let tx = self.file(turn, dir, Self::seed1(h), id);
             if let Some(tx) = tx {
-                self.file_data(cx, tx, e.offset, data);
+                self.file_data(turn, tx, e.offset, data);
             }
             tx
         };
-        self.access(cx, h, tx, id, &e, false);
-        if data.len() < e.len {
-            self.report(cx, dir, 1, tx, Event::MalformedData);
+        let most = turn.cx.config.smb.max_write_size;
+        if most > 0 && e.len > most {
+            self.report(turn, dir, 1, tx, Event::WriteRequestTooLarge);
+        }
+        let (session, tree) = (u64::from(h.user), u32::from(h.tree));
+        self.wait(turn, (1, h.key()), Access { id, offset: e.offset, session, tree, tx, length: e.len });
+        if is_cut {
+            self.report(turn, dir, 1, tx, Event::MalformedData);
         }
         if h.command == command::WRITE_AND_CLOSE {
-            self.closed(cx, id);
+            self.closed(turn, id);
         }
         tx
     }
 
     /// Handles a response. Returns its transaction; `n` is its index in a chain.
-    fn response1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
+    fn response1(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: Block<'_>, n: usize) -> Option<u64> {
         let status = h.outcome();
         match h.command {
-            command::READ_ANDX | command::READ => return self.read1(cx, h, &b, status),
+            command::READ_ANDX | command::READ => return self.read1(turn, h, &b, status),
             command::WRITE_ANDX | command::WRITE | command::WRITE_AND_CLOSE => {
                 let access = self.accesses.remove(&(1, h.key()))?;
-                if let Some(tx) = access.tx.and_then(|id| self.get(id)) {
-                    tx.status = Some(status);
-                    if !status.is_success() && tx.call().is_some() {
-                        self.answered(access.tx?);
+                if let Some(tx) = access.tx.and_then(|id| turn.tx(id)) {
+                    tx.content.status = Some(status);
+                    if !status.is_success() && tx.content.call().is_some() {
+                        let id = tx.base.id;
+                        self.answered(turn, id);
                     }
                 }
                 return access.tx;
@@ -442,8 +425,8 @@ impl SmbParser {
             Some(found) => found,
             // A negotiation has one answer, whatever its number.
             None if h.command == command::NEGOTIATE => {
-                let id = self.open_negotiation()?;
-                (self.peek(id)?.key.filter(|k| k.0 == 1)?, id)
+                let id = self.open_negotiation(turn)?;
+                (turn.peek(id)?.content.key.filter(|k| k.0 == 1)?, id)
             }
             None => return None,
         };
@@ -452,25 +435,26 @@ impl SmbParser {
         }
         self.requests.remove(&key);
         if h.command == command::CLOSE
-            && let Some(file) = self.piped(id)
+            && let Some(file) = turn.peek(id).and_then(|tx| tx.content.file)
         {
-            self.closed(cx, file);
+            self.closed(turn, file);
         }
         let unicode = h.is_unicode();
         let (mut connected, mut opened, mut dialect) = (None, None, None);
         let mut unoffered = false;
-        let tx = self.get(id)?;
-        tx.status = Some(status);
+        let tx = turn.tx(id)?;
+        let content = &mut tx.content;
+        content.status = Some(status);
         if h.command != command::NEGOTIATE {
             if h.user != 0 {
-                tx.session = u64::from(h.user);
+                content.session = u64::from(h.user);
             }
             if h.tree != 0 {
-                tx.tree = u32::from(h.tree);
+                content.tree = u32::from(h.tree);
             }
         }
         let works = status.is_success() || status == Status::Nt(0xc000_0016);
-        let fine = match &mut tx.what {
+        let fine = match &mut content.what {
             _ if !works => Some(()),
             What::Negotiate(n) => b.u16(0).map(|index| {
                 dialect = n.dialects.get(usize::from(index)).cloned();
@@ -498,30 +482,30 @@ impl SmbParser {
             _ => Some(()),
         };
         if fine.is_none() {
-            tx.event(Event::MalformedData);
+            event(tx, Event::MalformedData);
         }
         if unoffered {
-            tx.event(Event::NegotiateMalformedDialects);
+            event(tx, Event::NegotiateMalformedDialects);
         }
         if let Some(name) = dialect {
             self.dialect = String::from_utf8_lossy(&name).into_owned();
         }
         if let Some(tree) = connected {
-            self.trees.insert(cx.config.smb.max_tree_cache_size, (u64::from(h.user), u32::from(h.tree)), tree);
+            self.trees.insert(turn.cx.config.smb.max_tree_cache_size, (u64::from(h.user), u32::from(h.tree)), tree);
         }
         if let Some((file, name)) = opened {
-            self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
+            self.names.insert(turn.cx.config.smb.max_guid_cache_size, file, name);
         }
-        if h.command == command::TRANS && self.peek(id).is_some_and(|t| t.call().is_some()) {
-            self.trans_response(cx, h, &b, id, status);
+        if h.command == command::TRANS && turn.peek(id).is_some_and(|tx| tx.content.call().is_some()) {
+            self.trans_response(turn, h, &b, id, status);
         } else {
-            self.answered(id);
+            self.answered(turn, id);
         }
         Some(id)
     }
 
     /// Handles a complete response to a read.
-    fn read1(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>, status: Status) -> Option<u64> {
+    fn read1(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: &Block<'_>, status: Status) -> Option<u64> {
         let dir = Direction::ToClient;
         let access = self.accesses.remove(&(1, h.key()))?;
         if !status.is_success() && status != Status::BUFFER_OVERFLOW {
@@ -531,30 +515,29 @@ impl SmbParser {
             read_andx(b, &access)
         } else {
             let FileId::Smb1(fid) = access.id else { return None };
-            b.u16(0).map(|len| Extent { fid, offset: access.offset, at: b.at + 3, len: usize::from(len) })
+            b.u16(0).map(|len| Extent { fid, offset: access.offset, at: b.at + 3, len: u32::from(len) })
         };
         let Some(e) = extent else {
-            self.report(cx, dir, 1, None, Event::MalformedData);
+            self.report(turn, dir, 1, None, Event::MalformedData);
             return None;
         };
-        let rest = b.message.get(e.at..).unwrap_or(&[]);
-        let data = rest.get(..e.len).unwrap_or(rest);
+        let (data, is_cut) = e.data(b);
         let (session, tree) = (access.session, access.tree);
         let seed = SmbTx { session, tree, status: Some(status), ..Self::seed1(h) };
         let is_pipe = self.trees.get(&(session, tree)).map(|t| t.pipe);
         if is_pipe != Some(false)
-            && let Some(tx) = self.pipe_response(cx, Self::again(&seed), access.id, data, None)
+            && let Some(tx) = self.pipe_response(turn, Self::again(&seed), access.id, data, None)
         {
             return Some(tx);
         }
         if is_pipe == Some(true) {
             return None;
         }
-        let tx = self.file(cx, dir, seed, access.id)?;
-        if data.len() < e.len {
-            self.report(cx, dir, 1, Some(tx), Event::MalformedData);
+        let tx = self.file(turn, dir, seed, access.id)?;
+        if is_cut {
+            self.report(turn, dir, 1, Some(tx), Event::MalformedData);
         }
-        self.file_data(cx, tx, e.offset, data);
+        self.file_data(turn, tx, e.offset, data);
         Some(tx)
     }
 
@@ -565,9 +548,10 @@ impl SmbParser {
     }
 
     /// The negotiation without an answer. Its answer may have another number, and it may begin with SMB1 and continue with SMB2.
-    pub(super) fn open_negotiation(&mut self) -> Option<u64> {
+    pub(super) fn open_negotiation(&self, turn: &Turn<'_, '_>) -> Option<u64> {
         let id = self.negotiation_tx?;
-        self.peek(id).is_some_and(|t| matches!(t.what, What::Negotiate(_)) && t.status.is_none()).then_some(id)
+        let tx = &turn.peek(id)?.content;
+        (matches!(tx.what, What::Negotiate(_)) && tx.status.is_none()).then_some(id)
     }
 }
 

@@ -4,14 +4,13 @@ use margay_flow::Direction;
 
 use super::auth;
 use super::events::Event;
+use super::files::{Access, Transfer};
 use super::frame;
 use super::header::{Smb2, Status};
 use super::names;
-use super::parser::{Access, Data, SmbParser, State, Step, Tree, mark};
-use super::pipe;
+use super::parser::{Reading, Smb, Tree, Turn, mark};
 use super::text;
-use super::tx::{Create, FileId, Negotiation, Set, SetInfo, SmbTx, TreeConnect, What};
-use crate::parser::Parse;
+use super::tx::{Create, FileId, Negotiation, Set, SetInfo, SmbTx, TreeConnect, What, event};
 use crate::reader::Reader;
 
 /// Commands.
@@ -34,8 +33,6 @@ mod command {
 const WRITE: usize = 48;
 /// See [`WRITE`].
 const READ: usize = 16;
-/// Bytes needed to tell DCE/RPC from a file.
-const SNIFF: usize = 16;
 
 const FSCTL_PIPE_TRANSCEIVE: u32 = 0x0011_c017;
 
@@ -53,67 +50,74 @@ pub(super) const fn unix(time: u64) -> u64 {
     (time / 10_000_000).saturating_sub(11_644_473_600)
 }
 
-impl SmbParser {
-    /// Parses a message at the front of `rest`, which holds the available part of the record.
-    pub(super) fn smb2(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, rest: &[u8], whole: bool) -> Step {
-        let left = self.side(dir).left;
-        let Some(mut h) = Smb2::read(rest) else {
-            if !whole {
-                return Step::More;
-            }
-            self.report(cx, dir, 2, None, Event::MalformedData);
-            self.side(dir).state = State::Skip(left);
-            return Step::Used(0);
-        };
-        let next = u64::from(h.next);
-        let fits = next == 0 || (next >= Smb2::LEN as u64 && next <= left);
-        let len = if next == 0 || !fits { left } else { next };
-        let (session, tree, _) = self.side(dir).chain;
+impl Smb {
+    /// Reads a header. A message in a chain may use the session and tree of the message before it.
+    fn header2(&self, dir: Direction, message: &[u8]) -> Option<Smb2> {
+        let mut h = Smb2::read(message)?;
+        let (session, tree, _) = self.sides[dir.index()].chain;
         if h.is_related() && h.session == u64::MAX {
             h.session = session;
         }
         if h.is_related() && h.tree == Some(u32::MAX) {
             h.tree = Some(tree);
         }
-        let towards = if h.is_response() { Direction::ToClient } else { Direction::ToServer };
-        if towards != dir {
-            let odd = if h.is_response() { Event::ResponseToServer } else { Event::RequestToClient };
-            // Without the magic, the next step would not recognise it, so skip it here.
-            mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
-            self.report(cx, dir, 2, None, odd);
-            self.side(dir).state = State::Skip(len);
-            return Step::Used(0);
-        }
-        let streamed = match (h.command, h.is_response()) {
-            (command::WRITE, false) => self.write(cx, dir, at, h, rest, len),
-            (command::READ, true) if Status::Nt(h.status).is_success() => self.read(cx, dir, at, h, rest, len),
-            _ => None,
+        Some(h)
+    }
+
+    /// The length of the message at the front of `rest`, which holds the available part of `left` bytes, and how it is read.
+    pub(super) fn reading2(&mut self, dir: Direction, rest: &[u8], left: u64) -> (u64, Reading) {
+        let Some(h) = self.header2(dir, rest) else {
+            // The message handler reports a message without a complete header.
+            return (left, if rest.len() as u64 == left { Reading::Whole } else { Reading::More });
         };
-        if let Some(step) = streamed {
-            return step;
+        let next = u64::from(h.next);
+        let len = if (Smb2::LEN as u64..=left).contains(&next) { next } else { left };
+        let reading = match (h.is_response(), dir) {
+            (true, Direction::ToServer) => Reading::Skipped(Event::ResponseToServer),
+            (false, Direction::ToClient) => Reading::Skipped(Event::RequestToClient),
+            (false, _) if h.command == command::WRITE => self.write(h, rest, len).unwrap_or(Reading::Whole),
+            (true, _) if h.command == command::READ && Status::Nt(h.status).is_success() => {
+                self.read(h, rest, len).unwrap_or(Reading::Whole)
+            }
+            _ => Reading::Whole,
+        };
+        (len, reading)
+    }
+
+    /// Handles a message, or its head.
+    pub(super) fn message2(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, message: &[u8], reading: Reading) {
+        let Some(h) = self.header2(dir, message) else {
+            self.report(turn, dir, 2, None, Event::MalformedData);
+            return;
+        };
+        let len = self.side(dir).len;
+        let id = match reading {
+            Reading::Transfer(t) if h.is_response() => self.read_data(turn, h, &t),
+            Reading::Transfer(t) => self.write_data(turn, h, &t),
+            Reading::Skipped(event) => {
+                self.report(turn, dir, 2, None, event);
+                None
+            }
+            _ if h.is_response() => self.response(turn, h, message),
+            _ => self.request(turn, h, message),
+        };
+        mark(turn, dir, frame::SMB2, Smb2::LEN, len, id);
+        if matches!(reading, Reading::Whole) {
+            if h.next != 0 && u64::from(h.next) != len {
+                self.report(turn, dir, 2, id, Event::MalformedData);
+            }
+            let side = self.side(dir);
+            (side.chain.0, side.chain.1) = (h.session, h.tree.unwrap_or(side.chain.1));
         }
-        if Self::too_long(len) {
-            mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, None);
-            return self.pass_over(cx, dir, 2, len);
-        }
-        let Some(message) = usize::try_from(len).ok().and_then(|n| rest.get(..n)) else { return Step::More };
-        let id = if h.is_response() { self.response(cx, h, message) } else { self.request(cx, h, message) };
-        mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, id);
-        if !fits {
-            self.report(cx, dir, 2, id, Event::MalformedData);
-        }
-        let side = self.side(dir);
-        (side.chain.0, side.chain.1) = (h.session, h.tree.unwrap_or(side.chain.1));
-        self.used(dir, message.len())
     }
 
     /// The file of a message in a chain; the next message may refer to it (MS-SMB2 section 3.3.5.2.7.2).
     fn related(&mut self, id: FileId) -> FileId {
-        let [client, _] = &mut self.sides;
+        let opened = &mut self.side(Direction::ToServer).chain.2;
         if id != FileId::RELATED {
-            client.chain.2 = Some(id);
+            *opened = Some(id);
         }
-        client.chain.2.unwrap_or(id)
+        opened.unwrap_or(id)
     }
 
     /// A file's final identifier, if it was opened under a placeholder.
@@ -130,112 +134,85 @@ impl SmbParser {
         self.trees.get(&(session, tree)).map(|t| t.pipe)
     }
 
-    /// Consumes the data of a write. `None` if the message has to be buffered as a whole.
-    fn write(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Smb2, rest: &[u8], len: u64) -> Option<Step> {
-        let fixed = Smb2::LEN + WRITE;
-        if len < fixed as u64 {
+    /// How a write is read. `None` if it has to be buffered as a whole.
+    fn write(&mut self, h: Smb2, rest: &[u8], len: u64) -> Option<Reading> {
+        let head = Smb2::LEN + WRITE;
+        if len < head as u64 {
             return None;
         }
-        if rest.len() < fixed {
-            return Some(Step::More);
-        }
-        let mut r = Reader::little(rest.get(Smb2::LEN..fixed)?);
+        let Some(fixed) = rest.get(Smb2::LEN..head) else { return Some(Reading::More) };
+        let mut r = Reader::little(fixed);
         r.u16()?;
         let data_at = u64::from(r.u16()?);
         let (length, offset) = (r.u32()?, r.u64()?);
         let id = file_id(&mut r)?;
         let id = self.related(id);
-        let tree = h.tree.unwrap_or(0);
-        let start = data_at.max(fixed as u64).min(len);
-        let here = u64::from(length).min(len - start);
-        let is_pipe = match self.is_pipe(h.session, tree) {
-            Some(is) => is,
-            None => match pipe::sniff(rest, start, here, SNIFF) {
-                Some(is) => is,
-                None => return Some(Step::More),
-            },
-        };
-        if is_pipe {
-            return None;
-        }
-        let tx = self.file(cx, dir, Self::seed(h), id);
-        mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, tx);
-        let most = cx.config.smb.max_write_size;
+        let (session, tree) = (h.session, h.tree.unwrap_or(0));
+        let access = Access { id, offset, session, tree, tx: None, length };
+        Transfer::new(access, head, data_at, len).reading(self.is_pipe(session, tree), rest)
+    }
+
+    /// Handles the head of a write. Returns its transaction.
+    fn write_data(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, t: &Transfer) -> Option<u64> {
+        let dir = Direction::ToServer;
+        let tx = self.file(turn, dir, Self::seed(h), t.access.id);
+        let (most, length) = (turn.cx.config.smb.max_write_size, t.access.length);
         let agreed = self.sizes.map_or(u32::MAX, |s| s.1);
-        if (most > 0 && length > most) || length > agreed || u64::from(length) > here {
-            self.report(cx, dir, 2, tx, Event::WriteRequestTooLarge);
+        if (most > 0 && length > most) || length > agreed || t.is_cut() {
+            self.report(turn, dir, 2, tx, Event::WriteRequestTooLarge);
         }
-        let access = Access { id, offset, session: h.session, tree, tx, length };
-        self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (2, h.message), access);
+        self.wait(turn, (2, h.message), Access { tx, ..t.access });
         self.side(dir).chain.0 = h.session;
-        self.data_state(dir, tx, (offset, start - fixed as u64, here), len - start - here);
-        Some(self.used(dir, fixed))
+        self.begin_transfer(turn, dir, tx, t);
+        tx
     }
 
-    /// Enters the state for file data: `left` bytes after `skip` more, with `behind` bytes following.
-    pub(super) fn data_state(
-        &mut self,
-        dir: Direction,
-        tx: Option<u64>,
-        (offset, skip, left): (u64, u64, u64),
-        behind: u64,
-    ) {
-        self.side(dir).state = State::Data(skip, Data { tx, offset, left, behind, place: None });
-    }
-
-    /// Consumes the data of a read. `None` if the message has to be buffered as a whole.
-    fn read(&mut self, cx: &mut Parse<'_>, dir: Direction, at: usize, h: Smb2, rest: &[u8], len: u64) -> Option<Step> {
-        let fixed = Smb2::LEN + READ;
-        if len < fixed as u64 {
+    /// How a response to a read is read. `None` if it has to be buffered as a whole.
+    fn read(&self, h: Smb2, rest: &[u8], len: u64) -> Option<Reading> {
+        let head = Smb2::LEN + READ;
+        if len < head as u64 {
             return None;
         }
-        if rest.len() < fixed {
-            return Some(Step::More);
-        }
+        let Some(fixed) = rest.get(Smb2::LEN..head) else { return Some(Reading::More) };
         // The data's file is unknown without the request.
         let mut access = *self.accesses.get(&(2, h.message))?;
         access.id = self.own(access.id);
-        let mut r = Reader::little(rest.get(Smb2::LEN..fixed)?);
+        let mut r = Reader::little(fixed);
         r.u16()?;
         let data_at = u64::from(r.u8()?);
         r.u8()?;
-        let length = r.u32()?;
-        let start = data_at.max(fixed as u64).min(len);
-        let here = u64::from(length).min(len - start);
+        access.length = r.u32()?;
         let known = self.pipes.get(&access.id).is_some();
         // An asynchronous response on a pipe without DCE/RPC is stored as a file, and so are later responses of that pipe.
-        let is_file = !known && (h.tree.is_none() || self.open.contains_key(&(access.id, dir)));
+        let is_file = !known && (h.tree.is_none() || self.open.contains_key(&(access.id, Direction::ToClient)));
         let is_pipe = match self.is_pipe(access.session, access.tree) {
-            _ if is_file => false,
-            Some(is) => is,
-            None if known => true,
-            None => match pipe::sniff(rest, start, here, SNIFF) {
-                Some(is) => is,
-                None => return Some(Step::More),
-            },
+            _ if is_file => Some(false),
+            None if known => Some(true),
+            is_pipe => is_pipe,
         };
-        if is_pipe {
-            return None;
+        Transfer::new(access, head, data_at, len).reading(is_pipe, rest)
+    }
+
+    /// Handles the head of a response to a read. Returns its transaction.
+    fn read_data(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, t: &Transfer) -> Option<u64> {
+        let dir = Direction::ToClient;
+        let asked = self.accesses.remove(&(2, h.message)).map_or(0, |access| access.length);
+        let Access { id, session, tree, length, .. } = t.access;
+        let tx = self.file(turn, dir, SmbTx { session, tree, ..Self::seed(h) }, id);
+        if let Some(tx) = tx.and_then(|id| turn.tx(id)) {
+            tx.content.status = Some(Status::Nt(h.status));
         }
-        self.accesses.remove(&(2, h.message));
-        let seed = SmbTx { tree: access.tree, session: access.session, ..Self::seed(h) };
-        let tx = self.file(cx, dir, seed, access.id);
-        mark(cx, dir, frame::SMB2, at, Smb2::LEN, len, tx);
-        if let Some(t) = tx.and_then(|id| self.get(id)) {
-            t.status = Some(Status::Nt(h.status));
-        }
-        let most = cx.config.smb.max_read_size;
+        let most = turn.cx.config.smb.max_read_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.0);
-        let larger = length > agreed || length > access.length || u64::from(length) > here;
-        if (most > 0 && length > most) || larger {
-            self.report(cx, dir, 2, tx, Event::ReadResponseTooLarge);
+        if (most > 0 && length > most) || length > agreed || length > asked || t.is_cut() {
+            self.report(turn, dir, 2, tx, Event::ReadResponseTooLarge);
         }
-        self.data_state(dir, tx, (access.offset, start - fixed as u64, here), len - start - here);
-        Some(self.used(dir, fixed))
+        self.begin_transfer(turn, dir, tx, t);
+        tx
     }
 
     /// Handles a complete request. Returns its transaction.
-    fn request(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8]) -> Option<u64> {
+    fn request(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, message: &[u8]) -> Option<u64> {
         let dir = Direction::ToServer;
         let body = message.get(Smb2::LEN..).unwrap_or(&[]);
         let mut r = Reader::little(body);
@@ -246,7 +223,7 @@ impl SmbParser {
         let fine = match h.command {
             command::QUERY_INFO => return None,
             c if c > command::LAST => {
-                self.report(cx, dir, 2, None, Event::MalformedData);
+                self.report(turn, dir, 2, None, Event::MalformedData);
                 return None;
             }
             command::NEGOTIATE => negotiate_request(r).map(|n| what = What::Negotiate(Box::new(n))),
@@ -264,7 +241,7 @@ impl SmbParser {
             command::CREATE => create_request(message, r).map(|c| {
                 let file = FileId::opened_by(h.message);
                 if h.next > 0 {
-                    self.names.insert(cx.config.smb.max_guid_cache_size, file, c.name.clone());
+                    self.names.insert(turn.cx.config.smb.max_guid_cache_size, file, c.name.clone());
                     self.side(dir).chain.2 = Some(file);
                 }
                 what = What::Create(Box::new(c));
@@ -275,11 +252,11 @@ impl SmbParser {
                 // If the chain also opens the file, it is closed after that response.
                 if !id.is_placeholder() || self.own(id) != id {
                     let id = self.own(id);
-                    self.close(cx, id);
+                    self.close(turn, id);
                 }
             }),
-            command::READ => return self.read_request(cx, h, r),
-            command::WRITE => return self.write_pipe(cx, h, message, r),
+            command::READ => return self.read_request(turn, h, r),
+            command::WRITE => return self.write_pipe(turn, h, message, r),
             command::SET_INFO => match set_info_request(message, r) {
                 Some((id, Some((level, set)))) => {
                     let file = self.related(id);
@@ -296,10 +273,10 @@ impl SmbParser {
                 Some((code, id, input)) => {
                     let id = self.related(id);
                     if code == FSCTL_PIPE_TRANSCEIVE
-                        && let Some(tx) = self.pipe_request(cx, Self::seed(h), id, input)
+                        && let Some(tx) = self.pipe_request(turn, Self::seed(h), id, input)
                     {
                         if let Some(tx) = tx {
-                            self.asked(cx, tx, key);
+                            self.asked(turn, tx, key);
                         }
                         return tx;
                     }
@@ -311,43 +288,43 @@ impl SmbParser {
             _ => Some(()),
         };
         let events = token_events(&what);
-        let id = self.make(cx, SmbTx { what, file: closes, ..Self::seed(h) })?;
-        self.asked(cx, id, key);
+        let id = self.make(turn, SmbTx { what, file: closes, ..Self::seed(h) })?;
+        self.asked(turn, id, key);
         if h.command == command::NEGOTIATE {
             self.negotiation_tx = Some(id);
         }
         for e in events.into_iter().flatten() {
-            self.report(cx, dir, 2, Some(id), e);
+            self.report(turn, dir, 2, Some(id), e);
         }
         if fine.is_none() {
-            self.report(cx, dir, 2, Some(id), Event::MalformedData);
+            self.report(turn, dir, 2, Some(id), Event::MalformedData);
         }
         Some(id)
     }
 
     /// Handles a read request. The transaction starts with the response.
-    fn read_request(&mut self, cx: &mut Parse<'_>, h: Smb2, mut r: Reader<'_>) -> Option<u64> {
+    fn read_request(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, mut r: Reader<'_>) -> Option<u64> {
         let mut read = || {
             r.take(4)?;
             Some((r.u32()?, r.u64()?, file_id(&mut r)?))
         };
         let Some((length, offset, id)) = read() else {
-            self.report(cx, Direction::ToServer, 2, None, Event::MalformedData);
+            self.report(turn, Direction::ToServer, 2, None, Event::MalformedData);
             return None;
         };
         let id = self.related(id);
-        let most = cx.config.smb.max_read_size;
+        let most = turn.cx.config.smb.max_read_size;
         let agreed = self.sizes.map_or(u32::MAX, |s| s.0);
         if (most > 0 && length > most) || length > agreed {
-            self.report(cx, Direction::ToServer, 2, None, Event::ReadRequestTooLarge);
+            self.report(turn, Direction::ToServer, 2, None, Event::ReadRequestTooLarge);
         }
         let access = Access { id, offset, session: h.session, tree: h.tree.unwrap_or(0), tx: None, length };
-        self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (2, h.message), access);
+        self.wait(turn, (2, h.message), access);
         None
     }
 
     /// Handles a write to a named pipe.
-    fn write_pipe(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8], mut r: Reader<'_>) -> Option<u64> {
+    fn write_pipe(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, message: &[u8], mut r: Reader<'_>) -> Option<u64> {
         let mut write = || {
             r.u16()?;
             let (at, length, offset) = (r.u16()?, r.u32()?, r.u64()?);
@@ -355,26 +332,26 @@ impl SmbParser {
             Some((id, length, offset, part(message, usize::from(at), length as usize)?))
         };
         let Some((id, length, offset, data)) = write() else {
-            self.report(cx, Direction::ToServer, 2, None, Event::MalformedData);
+            self.report(turn, Direction::ToServer, 2, None, Event::MalformedData);
             return None;
         };
-        let tx = self.pipe_request(cx, Self::seed(h), id, data).flatten();
+        let tx = self.pipe_request(turn, Self::seed(h), id, data).flatten();
         if let Some(tx) = tx {
             let access = Access { id, offset, session: h.session, tree: h.tree.unwrap_or(0), tx: Some(tx), length };
-            self.accesses.insert(cx.config.smb.max_rec_offset_cache_size, (2, h.message), access);
+            self.wait(turn, (2, h.message), access);
         }
         tx
     }
 
     /// The transaction that a response belongs to. The server may answer an SMB1 client with SMB2, and a negotiation with
     /// another number.
-    fn request_of(&mut self, h: Smb2) -> Option<u64> {
+    fn request_of(&self, turn: &Turn<'_, '_>, h: Smb2) -> Option<u64> {
         let found = self.requests.get(&(2, h.message)).copied();
-        if found.is_none() && h.command == command::NEGOTIATE { self.open_negotiation() } else { found }
+        if found.is_none() && h.command == command::NEGOTIATE { self.open_negotiation(turn) } else { found }
     }
 
     /// Handles a response whose request was lost, or is not seen: it still tells the dialect, or carries DCE/RPC.
-    fn unrequested(&mut self, cx: &mut Parse<'_>, h: Smb2, status: Status, message: &[u8]) -> Option<u64> {
+    fn unrequested(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, status: Status, message: &[u8]) -> Option<u64> {
         let mut body = Reader::little(message.get(Smb2::LEN..)?);
         match h.command {
             command::NEGOTIATE if status.is_success() => {
@@ -386,26 +363,26 @@ impl SmbParser {
                 let (file, data) = ioctl_response(message, body)?;
                 body.u32()?;
                 let seed = SmbTx { status: Some(status), ..Self::seed(h) };
-                (body.u32()? == FSCTL_PIPE_TRANSCEIVE).then(|| self.pipe_response(cx, seed, file, data, None))?
+                (body.u32()? == FSCTL_PIPE_TRANSCEIVE).then(|| self.pipe_response(turn, seed, file, data, None))?
             }
             _ => None,
         }
     }
 
     /// Handles a complete response. Returns its transaction.
-    fn response(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8]) -> Option<u64> {
+    fn response(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, message: &[u8]) -> Option<u64> {
         let dir = Direction::ToClient;
         let status = Status::Nt(h.status);
         let key = (2, h.message);
         if matches!(h.command, command::READ | command::WRITE) {
-            return self.access_response(cx, h, message, status);
+            return self.access_response(turn, h, message, status);
         }
-        let Some(id) = self.request_of(h) else {
-            return self.unrequested(cx, h, status, message);
+        let Some(id) = self.request_of(turn, h) else {
+            return self.unrequested(turn, h, status, message);
         };
         if status == Status::PENDING {
-            if let Some(tx) = self.get(id) {
-                tx.status = Some(status);
+            if let Some(tx) = turn.tx(id) {
+                tx.content.status = Some(status);
             }
             return Some(id);
         }
@@ -417,24 +394,25 @@ impl SmbParser {
         let mut connected = None;
         let mut piped = None;
         if h.command == command::CLOSE
-            && let Some(file) = self.peek(id).and_then(|t| t.file)
+            && let Some(file) = turn.peek(id).and_then(|tx| tx.content.file)
         {
             // If the same chain opened the file, the response to that has already been handled.
             let file = self.own(file);
-            self.closed(cx, file);
+            self.closed(turn, file);
         }
-        let tx = self.get(id)?;
-        tx.status = Some(status);
+        let tx = turn.tx(id)?;
+        let content = &mut tx.content;
+        content.status = Some(status);
         if h.session != 0 {
-            tx.session = h.session;
+            content.session = h.session;
         }
         if let Some(tree) = h.tree.filter(|t| *t != 0) {
-            tx.tree = tree;
+            content.tree = tree;
         }
         // The response to a failed request has no result to parse.
-        let fine = match &mut tx.what {
+        let fine = match &mut content.what {
             _ if !status.is_success() && status != Status::BUFFER_OVERFLOW => {
-                if matches!(tx.what, What::Dcerpc(_)) {
+                if matches!(content.what, What::Dcerpc(_)) {
                     piped = Some((None, &[][..]));
                 }
                 Some(())
@@ -463,39 +441,39 @@ impl SmbParser {
             _ => Some(()),
         };
         if fine.is_none() {
-            tx.event(Event::MalformedData);
+            event(tx, Event::MalformedData);
         }
         if let Some((dialect, sizes)) = agreed {
             self.dialect = names::smb2_dialect(dialect);
             self.sizes = Some(sizes);
-            let (read, write) = (cx.config.smb.max_read_size, cx.config.smb.max_write_size);
+            let (read, write) = (turn.cx.config.smb.max_read_size, turn.cx.config.smb.max_write_size);
             if read > 0 && sizes.0 > read {
-                self.report(cx, dir, 2, Some(id), Event::NegotiateMaxReadSizeTooLarge);
+                self.report(turn, dir, 2, Some(id), Event::NegotiateMaxReadSizeTooLarge);
             }
             if write > 0 && sizes.1 > write {
-                self.report(cx, dir, 2, Some(id), Event::NegotiateMaxWriteSizeTooLarge);
+                self.report(turn, dir, 2, Some(id), Event::NegotiateMaxWriteSizeTooLarge);
             }
         }
         if let Some(tree) = connected {
-            self.trees.insert(cx.config.smb.max_tree_cache_size, (h.session, h.tree.unwrap_or(0)), tree);
+            self.trees.insert(turn.cx.config.smb.max_tree_cache_size, (h.session, h.tree.unwrap_or(0)), tree);
         }
         if let Some((file, name)) = opened {
-            self.names.insert(cx.config.smb.max_guid_cache_size, file, name);
+            self.names.insert(turn.cx.config.smb.max_guid_cache_size, file, name);
             // Later requests of the chain used a placeholder for the file identifier.
-            self.rename(cx, FileId::opened_by(h.message), file);
+            self.rename(turn, FileId::opened_by(h.message), file);
         }
         match piped {
             Some((Some(file), data)) => {
-                self.pipe_response(cx, Self::seed(h), file, data, Some(id));
+                self.pipe_response(turn, Self::seed(h), file, data, Some(id));
             }
-            Some((None, _)) => self.answered(id),
-            None => self.answered(id),
+            Some((None, _)) => self.answered(turn, id),
+            None => self.answered(turn, id),
         }
         Some(id)
     }
 
     /// Handles the response to a write; or to a read that failed or is not of a file.
-    fn access_response(&mut self, cx: &mut Parse<'_>, h: Smb2, message: &[u8], status: Status) -> Option<u64> {
+    fn access_response(&mut self, turn: &mut Turn<'_, '_>, h: Smb2, message: &[u8], status: Status) -> Option<u64> {
         let key = (2, h.message);
         if status == Status::PENDING {
             return self.accesses.get(&key).and_then(|a| a.tx);
@@ -503,17 +481,15 @@ impl SmbParser {
         let mut access = self.accesses.remove(&key)?;
         access.id = self.own(access.id);
         if h.command == command::WRITE {
-            if let Some(tx) = access.tx.and_then(|id| self.get(id)) {
+            if let Some(tx) = access.tx.and_then(|id| turn.tx(id)) {
                 // The status of a call comes with its response, unless the server refuses the write.
-                let (call, refused) = (tx.call().is_some(), !status.is_success());
+                let (call, refused) = (tx.content.call().is_some(), !status.is_success());
                 if !call || refused {
-                    tx.status = Some(status);
+                    tx.content.status = Some(status);
                 }
-                if call
-                    && refused
-                    && let Some(id) = access.tx
-                {
-                    self.answered(id);
+                if call && refused {
+                    let id = tx.base.id;
+                    self.answered(turn, id);
                 }
             }
             return access.tx;
@@ -528,7 +504,7 @@ impl SmbParser {
         let length = r.u32()? as usize;
         let data = part(message, at, length)?;
         let seed = SmbTx { session: access.session, tree: access.tree, status: Some(status), ..Self::seed(h) };
-        self.pipe_response(cx, seed, access.id, data, None)
+        self.pipe_response(turn, seed, access.id, data, None)
     }
 }
 

@@ -9,7 +9,6 @@ use margay_json::Json;
 use margay_packet::Time;
 
 use super::events::Event;
-use super::parser::SmbParser;
 use super::{COMPLETE, PROTOCOL, kinds};
 use crate::config::{AppConfig, AppLogOptions};
 use crate::dcerpc::tests as rpc;
@@ -118,7 +117,7 @@ fn close_body(id: [u8; 16]) -> Vec<u8> {
 }
 
 struct Talk {
-    parser: SmbParser,
+    parser: Box<dyn Parser>,
     config: AppConfig,
     shared: Shared,
     flow: FlowCore,
@@ -129,13 +128,25 @@ struct Talk {
 
 impl Talk {
     fn new() -> Talk {
+        Talk::with(AppConfig::default())
+    }
+
+    /// Of at most three transactions.
+    fn small() -> Talk {
+        let mut config = AppConfig::default();
+        config.smb.max_tx = 3;
+        Talk::with(config)
+    }
+
+    fn with(config: AppConfig) -> Talk {
         let mut shared = Shared::default();
         (shared.files.wants.data, shared.frames.wanted) = (true, true);
+        let flow = FlowCore::new(1, 6, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 445), Time(0));
         Talk {
-            parser: SmbParser::default(),
-            config: AppConfig::default(),
+            parser: (PROTOCOL.parser)(&config, &flow),
+            config,
             shared,
-            flow: FlowCore::new(1, 6, ([192, 0, 2, 1].into(), 40_000), ([192, 0, 2, 2].into(), 445), Time(0)),
+            flow,
             waiting: Default::default(),
             outcome: Outcome::More,
         }
@@ -531,6 +542,16 @@ fn what_is_not_smb() {
     }
 }
 
+/// The record's rest is no data of the write before it.
+#[test]
+fn what_is_not_smb_after_an_empty_write() {
+    let mut t = Talk::connected();
+    let body = write_body(FILE, 0, b"");
+    let message = head(9, 3, false, 0, 1, 64 + body.len() as u32, &body);
+    t.say(ToServer, &record(&[&*message, b"not SMB"].concat()));
+    assert_eq!((t.outcome, t.has(2, Event::MalformedData), t.file(2).1), (Outcome::Failed, true, 0));
+}
+
 /// A wrong length is noticed at the record's end only; until then the other side is parsed.
 #[test]
 fn what_is_not_smb_and_not_whole() {
@@ -600,8 +621,7 @@ fn files_without_a_name() {
 
 #[test]
 fn too_many() {
-    let mut t = Talk::new();
-    t.config.smb.max_tx = 3;
+    let mut t = Talk::small();
     for n in 0..4 {
         t.say(ToServer, &tree(n, "\\\\srv\\x"));
     }
@@ -609,8 +629,7 @@ fn too_many() {
     assert!(t.has(0, Event::TooManyTransactions) && t.parser.txs().count() == 3);
     assert_eq!(t.shared.counters.tx_limit[AppProto::Smb as usize], 1);
     // If it was seen, the oldest request makes room.
-    let mut t = Talk::new();
-    t.config.smb.max_tx = 3;
+    let mut t = Talk::small();
     t.say(ToServer, &tree(0, "\\\\srv\\x"));
     t.say(ToClient, &tree_response(0, 1, 1));
     for n in 1..100 {

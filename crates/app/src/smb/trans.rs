@@ -4,11 +4,10 @@ use margay_flow::Direction;
 
 use super::events::Event;
 use super::header::{Smb1, Status};
-use super::parser::SmbParser;
+use super::parser::{Smb, Turn};
 use super::smb1::{Block, request_key};
 use super::text;
 use super::tx::{FileId, Set, SetInfo, What};
-use crate::parser::Parse;
 use crate::reader::Reader;
 
 const TRANSACT_NAMED_PIPE: u16 = 0x26;
@@ -41,21 +40,21 @@ fn request<'a>(b: &Block<'a>) -> Option<Trans<'a>> {
     Some(Trans { setup, parameters: part(b, pat, plen)?, data: part(b, dat, dlen)? })
 }
 
-impl SmbParser {
+impl Smb {
     /// Handles a named pipe operation if it is DCE/RPC. Returns its transaction.
-    pub(super) fn trans_request(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
+    pub(super) fn trans_request(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: &Block<'_>) -> Option<u64> {
         let Some(t) = request(b) else {
-            self.report(cx, Direction::ToServer, 1, None, Event::MalformedData);
+            self.report(turn, Direction::ToServer, 1, None, Event::MalformedData);
             return None;
         };
         let [TRANSACT_NAMED_PIPE, fid, ..] = *t.setup.as_slice() else { return None };
-        let id = self.pipe_request(cx, Self::seed1(h), FileId::Smb1(fid), t.data)??;
-        self.asked(cx, id, Some(request_key(h)));
+        let id = self.pipe_request(turn, Self::seed1(h), FileId::Smb1(fid), t.data)??;
+        self.asked(turn, id, Some(request_key(h)));
         Some(id)
     }
 
     /// Handles the response to a named pipe operation.
-    pub(super) fn trans_response(&mut self, cx: &mut Parse<'_>, h: Smb1, b: &Block<'_>, id: u64, status: Status) {
+    pub(super) fn trans_response(&mut self, turn: &mut Turn<'_, '_>, h: Smb1, b: &Block<'_>, id: u64, status: Status) {
         let read = || {
             let mut r = Reader::little(b.words);
             r.take(12)?;
@@ -63,15 +62,15 @@ impl SmbParser {
             part(b, at, len)
         };
         let works = status.is_success() || status == Status::BUFFER_OVERFLOW;
-        match (self.piped(id).filter(|_| works), read()) {
+        match (turn.peek(id).and_then(|tx| tx.content.file).filter(|_| works), read()) {
             (Some(pipe), Some(data)) => {
-                self.pipe_response(cx, Self::seed1(h), pipe, data, Some(id));
+                self.pipe_response(turn, Self::seed1(h), pipe, data, Some(id));
             }
             (Some(_), None) => {
-                self.report(cx, Direction::ToClient, 1, Some(id), Event::MalformedData);
-                self.answered(id);
+                self.report(turn, Direction::ToClient, 1, Some(id), Event::MalformedData);
+                self.answered(turn, id);
             }
-            (None, _) => self.answered(id),
+            (None, _) => self.answered(turn, id),
         }
     }
 

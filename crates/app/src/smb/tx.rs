@@ -4,8 +4,10 @@ use margay_flow::Direction;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::conversation::{Content, Tx};
 use crate::dcerpc::call::Call;
-use crate::tx::{Found, LogFor, Transaction, TxBase};
+use crate::tx::{Found, LogFor, TxBase};
+use crate::window::{self, WindowLimits};
 
 use super::auth::{Kerberos, Ntlmssp};
 use super::events::Event;
@@ -133,7 +135,6 @@ pub(super) enum What {
 /// A transaction of SMB.
 #[derive(Debug, Default)]
 pub(super) struct SmbTx {
-    pub base: TxBase,
     /// Version of the request: 1 or 2.
     pub version: u8,
     pub command: u16,
@@ -150,10 +151,6 @@ pub(super) struct SmbTx {
 }
 
 impl SmbTx {
-    pub(super) fn event(&mut self, event: Event) {
-        self.base.events.add(event as u8);
-    }
-
     pub(super) fn call(&self) -> Option<&Call> {
         match &self.what {
             What::Dcerpc(call) => Some(call),
@@ -186,15 +183,18 @@ impl SmbTx {
     }
 }
 
-impl Transaction for SmbTx {
-    fn base(&self) -> &TxBase {
-        &self.base
-    }
+/// Adds an event. Rules inspect it together with the transaction's next change.
+pub(super) fn event(tx: &mut Tx<SmbTx>, event: Event) {
+    tx.base.events.add(event as u8);
+}
 
-    fn base_mut(&mut self) -> &mut TxBase {
-        &mut self.base
-    }
+/// Completes both directions of a transaction.
+pub(super) fn complete(tx: &mut Tx<SmbTx>) {
+    tx.finish(Direction::ToServer);
+    tx.finish(Direction::ToClient);
+}
 
+impl Content for SmbTx {
     fn held(&self) -> u64 {
         let texts = |list: &[Vec<u8>]| list.iter().map(|t| size_of::<Vec<u8>>() + t.capacity()).sum::<usize>();
         let pair = |p: &Option<(Vec<u8>, Vec<u8>)>| p.as_ref().map_or(0, |(a, b)| a.capacity() + b.capacity());
@@ -217,7 +217,7 @@ impl Transaction for SmbTx {
             }
             What::Dcerpc(c) => size_of::<Call>() + c.held(),
         };
-        self.base.held() + (what + self.dialect.capacity()) as u64
+        (what + self.dialect.capacity()) as u64
     }
 
     fn buffer<'a>(&'a self, id: u8, dir: Direction, index: usize, scratch: &'a mut Vec<u8>) -> Option<Found<'a>> {
@@ -232,16 +232,15 @@ impl Transaction for SmbTx {
         self.call().is_some_and(|c| c.side(dir).little)
     }
 
-    fn inspected(&mut self, dir: Direction) {
-        let limits = self.file_window(dir, false);
-        self.base.files.inspected(dir, limits);
+    fn file_window(&self, inline: bool) -> Option<WindowLimits> {
+        Some(window::file_window(inline))
     }
 
     fn records(&self, options: &AppLogOptions) -> usize {
         usize::from(self.kind() & options.smb.kinds != 0)
     }
 
-    fn log(&self, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
-        super::log::log(self, json);
+    fn log(&self, base: &TxBase, json: &mut Json, _options: &AppLogOptions, _what: LogFor) {
+        super::log::log(base, self, json);
     }
 }

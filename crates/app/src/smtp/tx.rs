@@ -67,7 +67,7 @@ impl Content for SmtpTx {
         super::buffers::buffer(self, id, index, scratch)
     }
 
-    fn file_window(&self) -> Option<WindowLimits> {
+    fn file_window(&self, _inline: bool) -> Option<WindowLimits> {
         Some(self.window)
     }
 
