@@ -151,7 +151,7 @@ generated: build ## rules made from captures, given to the installed Suricata an
 events: build ## every event of real captures compared with Suricata 8.0.6, member by member, held to conformance/events.txt; EVENTS="--only 'dns*' --types tls"
 	@tools/events $(RELEASE) $(EVENTS)
 
-events-peer: build ## events of the cases' captures compared with the installed Suricata 7, member by member; EVENTS_PEER="--captures ../shared/captures/real --types tls"
+events-peer: build ## events of the cases' captures compared with the installed Suricata 7, member by member; EVENTS_PEER="--captures ../shared/captures/real --types tls"; "--lose 1": of lossy copies
 	@tools/events-peer $(RELEASE) $(EVENTS_PEER)
 
 settings-peer: build ## what each setting changes in the events, compared with the installed Suricata 7; half an hour; SETTINGS_PEER="--only 'stream.*'"

@@ -14,6 +14,40 @@ def read(path):
     return struct.unpack(order + 'I', data[20:24])[0] & 0xffff, found
 
 
+def frames(path):
+    """The frames of a classic capture or a pcapng: (link type, time in microseconds, bytes) of each. Ends at what it cannot read."""
+    with open(path, 'rb') as f: data = f.read()
+    if data[:4] != b'\n\r\r\n':
+        link, packets = read(path) or (None, [])
+        return [(link, when, frame) for when, frame in packets]
+    found, at, order, interfaces = [], 0, '<', []
+    while at + 12 <= len(data):
+        kind = data[at:at + 4]
+        if kind == b'\n\r\r\n': order, interfaces = '<' if data[at + 8:at + 12] == b'\x4d\x3c\x2b\x1a' else '>', []
+        length = struct.unpack(order + 'I', data[at + 4:at + 8])[0]
+        if length < 12 or at + length > len(data): break
+        kind = struct.unpack(order + 'I', kind)[0]
+        if kind == 1: interfaces.append((struct.unpack(order + 'H', data[at + 8:at + 10])[0], ticks(data[at + 16:at + length - 4], order)))
+        elif kind == 6:
+            which, high, low, size, _ = struct.unpack(order + 'IIIII', data[at + 8:at + 28])
+            if which >= len(interfaces): break
+            link, second = interfaces[which]
+            found.append((link, (high << 32 | low) * 10**6 // second, data[at + 28:at + 28 + size]))
+        at += length
+    return found
+
+
+def ticks(options, order):
+    """The ticks of a second, by the options of an interface in a pcapng (`if_tsresol`)."""
+    at = 0
+    while at + 4 <= len(options):
+        code, size = struct.unpack(order + 'HH', options[at:at + 4])
+        if code == 0: break
+        if code == 9 and size: return 2**(options[at + 4] & 127) if options[at + 4] & 128 else 10**options[at + 4]
+        at += 4 + -size % 4 + size
+    return 10**6
+
+
 #: The beginning of a capture of Ethernet frames.
 HEADER = struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
 

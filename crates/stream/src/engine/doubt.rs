@@ -138,6 +138,15 @@ impl StreamEngine {
     }
 }
 
+/// Passive: whether a reset has the number at which, as the other side's acknowledgment says, data ends that the sensor missed.
+/// A side that acknowledged no data yet may answer a wrong acknowledgment: its reset has that number, and its handshake goes on.
+pub(crate) fn ends_missed(session: &TcpSession, s: &Segment<'_>) -> bool {
+    let (own, other) = (&session.peers[s.from], &session.peers[s.to()]);
+    let answered = seq::gt(other.last_ack, other.isn.wrapping_add(1));
+    let missed = !session.inline() && session.state >= TcpState::Established && seq::gt(own.ahead, own.last_ack);
+    answered && missed && s.seq == own.ahead
+}
+
 /// Whether a segment acknowledges unsent data, or its acknowledgment is too old.
 #[cold]
 fn is_ack_odd(session: &TcpSession, s: &Segment<'_>) -> bool {

@@ -617,13 +617,8 @@ fn reset_ok(session: &TcpSession, s: &Segment<'_>) -> bool {
     // continues. With selective acknowledgments, the end of the received data counts too, and after a FIN the FIN's
     // number.
     let expected = own.expected();
-    // Passive, both sides may agree on the end of data that the sensor missed. A side that acknowledged no data yet may answer
-    // a wrong acknowledgment: its reset has that number, and its handshake goes on.
-    let answered = seq::gt(other.last_ack, other.isn.wrapping_add(1));
-    let missed =
-        answered && session.state >= TcpState::Established && !session.inline() && seq::gt(own.ahead, own.last_ack);
     let exact = s.seq == expected
-        || missed && s.seq == own.ahead
+        || doubt::ends_missed(session, s)
         || session.flags & flag::SACK != 0 && s.seq == own.next_seq
         || own.has(peer_flag::FIN | peer_flag::FLOATING) && s.seq == own.last_ack
         || own.has(peer_flag::FIN) && !waits(own) && s.seq == expected.wrapping_sub(1);
