@@ -80,6 +80,21 @@ pub enum Resume {
     More,
 }
 
+impl Resume {
+    /// Searches for the next message by its first `size` bytes, at least one, of which `begins` decides.
+    pub fn search(data: &[u8], size: usize, begins: impl FnMut(&[u8]) -> bool) -> Resume {
+        match data.windows(size).position(begins) {
+            Some(0) => Resume::Here,
+            Some(at) => Resume::Skip(at),
+            // The data may end with the beginning of a message.
+            None => match data.len().saturating_sub(size - 1) {
+                0 => Resume::More,
+                len => Resume::Skip(len),
+            },
+        }
+    }
+}
+
 /// How the framework keeps a flow's transactions within their limit ([`Conversation::max_txs`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {

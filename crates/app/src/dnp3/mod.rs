@@ -310,13 +310,7 @@ impl Conversation for Dnp3 {
     const RESUMES: bool = true;
 
     fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
-        match data.windows(2).position(|w| w == START) {
-            Some(0) => Resume::Here,
-            Some(at) => Resume::Skip(at),
-            // The last byte may be the first of two.
-            None if data.len() > 1 => Resume::Skip(data.len() - 1),
-            None => Resume::More,
-        }
+        Resume::search(data, START.len(), |w| w == START)
     }
 
     fn gap(&mut self, _turn: &mut Turn<'_, '_, Fragment>, dir: Direction, _len: u64) -> Outcome {

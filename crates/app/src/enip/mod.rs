@@ -197,12 +197,7 @@ impl Conversation for Enip {
 
     fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
         let known = |w: &[u8]| Header::read(w).is_some_and(|h| h.is_known());
-        match data.windows(HEADER).position(known) {
-            Some(0) => Resume::Here,
-            Some(at) => Resume::Skip(at),
-            None if data.len() >= HEADER => Resume::Skip(data.len() - HEADER + 1),
-            None => Resume::More,
-        }
+        Resume::search(data, HEADER, known)
     }
 
     fn max_txs(&self) -> usize {

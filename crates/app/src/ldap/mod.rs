@@ -9,7 +9,7 @@ use margay_packet::KeyedMap;
 
 use crate::ber::{self, INTEGER, Reader, SEQUENCE};
 use crate::config::{AppConfig, AppLogOptions};
-use crate::conversation::{Content, Conversation, Framing, Turn, parser};
+use crate::conversation::{Content, Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
@@ -119,10 +119,28 @@ impl Conversation for Ldap {
     type Tx = Exchange;
     const PROTO: AppProto = AppProto::Ldap;
     const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
+    /// Connections of applications last for days. After a gap, the parser continues with the next message.
+    const RESUMES: bool = true;
 
     fn new(config: &AppConfig, flow: &FlowCore) -> Self {
         let max_txs = usize::try_from(config.settings.get(AppProto::Ldap, MAX_TX)).unwrap_or(usize::MAX);
         Ldap { max_txs, tcp: flow.proto == 6, pending: KeyedMap::default(), start_tls: None, sasl: false }
+    }
+
+    fn resume(&mut self, dir: Direction, data: &[u8], _end: bool) -> Resume {
+        match probe(dir, data) {
+            Probed::Yes { .. } => Resume::Here,
+            Probed::More => Resume::More,
+            Probed::No => {
+                let next = data.iter().skip(1).position(|b| *b == SEQUENCE);
+                Resume::Skip(next.map_or(data.len(), |at| at + 1))
+            }
+        }
+    }
+
+    /// Behind a gap, encrypted data may have begun.
+    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, _dir: Direction, _len: u64) -> Outcome {
+        if self.start_tls.is_some() || self.sasl { Outcome::Failed } else { Outcome::More }
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {

@@ -175,6 +175,18 @@ fn tls_follows_start_tls() {
 }
 
 #[test]
+fn messages_behind_a_gap() {
+    let mut talk = ldap();
+    let next = [b"0\x03doe0", SEARCH].concat();
+    talk.client(BIND).gap(TS, 100).client(&next[..8]).client(&next[8..]).server(DONE);
+    assert_eq!((talk.complete(), talk.events()), (vec![[true, false], [true, true]], vec![]));
+    // Encrypted data may follow.
+    let mut talk = ldap();
+    talk.client(EXTENDED).gap(TC, 10);
+    assert_eq!(talk.outcome, Outcome::Failed);
+}
+
+#[test]
 fn sealed_messages_are_not_read() {
     let mut success = BIND_RESPONSE.to_vec();
     success[9] = 0;

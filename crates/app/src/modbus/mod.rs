@@ -9,7 +9,7 @@ use margay_flow::{Direction, FlowCore};
 use margay_packet::KeyedMap;
 
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Turn, parser};
+use crate::conversation::{Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
@@ -104,6 +104,8 @@ impl Conversation for Modbus {
     const PROTO: AppProto = AppProto::Modbus;
     const PROMPT: bool = false;
     const TOO_MANY: Option<u8> = Some(Event::Flooded as u8);
+    /// Device connections last for months. After a gap, the parser continues with the next message.
+    const RESUMES: bool = true;
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
         Modbus {
@@ -112,6 +114,15 @@ impl Conversation for Modbus {
             pending: KeyedMap::default(),
             lost: None,
         }
+    }
+
+    fn resume(&mut self, dir: Direction, data: &[u8], _end: bool) -> Resume {
+        Resume::search(data, BEFORE + 2, |w| matches!(probe(dir, w), Probed::Yes { .. }))
+    }
+
+    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange>, dir: Direction, _len: u64) -> Outcome {
+        self.lost = self.lost.filter(|lost| *lost != dir);
+        Outcome::More
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {

@@ -239,6 +239,16 @@ fn responses_find_their_requests() {
 
 /// pymodbus answers functions that it does not know with function 0.
 #[test]
+fn messages_behind_a_gap() {
+    let mut talk = modbus();
+    // The rest of a lost message looks like no header; the next one is found in pieces, too.
+    let next = [&b"\0\x07\0\x01\0"[..], &message(2, &[3, 0, 0, 0, 1])].concat();
+    talk.client(&message(1, &[3, 0, 0, 0, 1])).gap(TS, 12).client(&next[..9]).client(&next[9..]);
+    talk.server(&message(2, &[3, 2, 0, 7]));
+    assert_eq!((talk.complete(), talk.events()), (vec![[true, false], [true, true]], vec![]));
+}
+
+#[test]
 fn an_exception_without_a_function() {
     let mut talk = modbus();
     talk.client(&message(9, &[90, 0, 2])).server(&message(9, &[0x80, 1]));

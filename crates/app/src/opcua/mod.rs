@@ -9,7 +9,7 @@ use margay_json::Json;
 
 use crate::bytes::le32;
 use crate::config::{AppConfig, AppLogOptions};
-use crate::conversation::{Content, Conversation, Framing, Turn, parser};
+use crate::conversation::{Content, Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Protocol, word};
 use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
@@ -22,6 +22,8 @@ use names::{KINDS, SERVICES};
 
 /// The limit of parsed bytes in a message.
 const SEEN: usize = 4096;
+/// The longest message that is found after a gap.
+const RESUME_MAX: usize = 1 << 24;
 
 pub mod events {
     //! Events, under the names that rules use (`app-layer-event:opcua.NAME`).
@@ -68,9 +70,24 @@ struct OpcUa {
 impl Conversation for OpcUa {
     type Tx = Exchange<Message>;
     const PROTO: AppProto = AppProto::Opcua;
+    /// Device connections last for months. After a gap, the parser continues with the next message.
+    const RESUMES: bool = true;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
         OpcUa { waiting: Waiting::default(), is_open: false, divided: [false; 2] }
+    }
+
+    fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
+        let begins = |w: &[u8]| {
+            let is_kind = matches!(Kind::of(w), Some(Some(_))) && matches!(w.get(3), Some(b'F' | b'C' | b'A'));
+            is_kind && le32(w, 4).is_some_and(|len| (HEADER..=RESUME_MAX).contains(&(len as usize)))
+        };
+        Resume::search(data, HEADER, begins)
+    }
+
+    fn gap(&mut self, _turn: &mut Turn<'_, '_, Exchange<Message>>, dir: Direction, _len: u64) -> Outcome {
+        self.divided[dir.index()] = false;
+        Outcome::More
     }
 
     fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
@@ -264,6 +281,14 @@ mod tests {
         assert_eq!((talk.numbers("opcua.service", ToServer), talk.txs().len()), (vec![446, 673], 4));
         talk.client(b"GET / HTTP/1.1");
         assert_eq!(talk.outcome, Outcome::Failed);
+    }
+
+    #[test]
+    fn messages_behind_a_gap() {
+        let mut talk = Talk::tcp(AppProto::Opcua, 4840);
+        let next = [&b"MSG\0HEL"[..], &message([0x77, 2], &[0; 9])].concat();
+        talk.client(&open(NONE, 4)).gap(ToServer, 60).client(&next[..9]).client(&next[9..]);
+        assert_eq!((talk.numbers("opcua.service", ToServer), talk.outcome), (vec![446, 631], Outcome::More));
     }
 
     #[test]

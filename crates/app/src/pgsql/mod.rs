@@ -11,7 +11,7 @@ use margay_flow::{Direction, FlowCore};
 
 use crate::bytes::be32;
 use crate::config::AppConfig;
-use crate::conversation::{Conversation, Framing, Turn, Tx, parser};
+use crate::conversation::{Conversation, Framing, Resume, Turn, Tx, parser};
 use crate::declare::{EveOption, Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
@@ -115,6 +115,9 @@ struct Pgsql {
     copy: Option<u64>,
 }
 
+/// The longest message that is found after a gap: its length has two zeros, which few texts have.
+const RESUME_MAX: usize = 0xffff;
+
 /// Length of a message, and how much of it is parsed. `None` if more data is needed.
 fn extent(data: &[u8]) -> Option<(usize, usize)> {
     let (at, seen) = match data.first()? {
@@ -132,6 +135,8 @@ impl Conversation for Pgsql {
     type Tx = Exchange;
     const PROTO: AppProto = AppProto::Pgsql;
     const TOO_MANY: Option<u8> = Some(Event::TooManyTransactions as u8);
+    /// Connections of applications last for days. After a gap, the parser continues with the next message.
+    const RESUMES: bool = true;
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
         Pgsql {
@@ -143,6 +148,28 @@ impl Conversation for Pgsql {
             ready: false,
             copy: None,
         }
+    }
+
+    fn resume(&mut self, dir: Direction, data: &[u8], _end: bool) -> Resume {
+        let begins = |w: &[u8]| {
+            let len = be32(w, 1).and_then(|len| usize::try_from(len).ok());
+            w.first() != Some(&0) && len.is_some_and(|len| len <= RESUME_MAX && is_sane(dir, w, 1 + len))
+        };
+        Resume::search(data, 5, begins)
+    }
+
+    /// Which response belongs to which request is unknown after a gap.
+    fn gap(&mut self, turn: &mut Turn<'_, '_, Exchange>, _dir: Direction, _len: u64) -> Outcome {
+        if self.encryption {
+            return Outcome::Failed;
+        }
+        for id in std::mem::take(&mut self.pending) {
+            if let Some(tx) = turn.tx(id) {
+                tx.finish(TS);
+                tx.finish(TC);
+            }
+        }
+        Outcome::More
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {

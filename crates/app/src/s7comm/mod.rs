@@ -9,7 +9,7 @@ use margay_json::Json;
 
 use crate::bytes::be16;
 use crate::config::{AppConfig, AppLogOptions};
-use crate::conversation::{Content, Conversation, Framing, Turn, parser};
+use crate::conversation::{Content, Conversation, Framing, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Protocol, named};
 use crate::exchange::{Exchange, Waiting};
 use crate::parser::Outcome;
@@ -105,9 +105,18 @@ struct S7 {
 impl Conversation for S7 {
     type Tx = Exchange<Pdu>;
     const PROTO: AppProto = AppProto::S7comm;
+    /// Device connections last for months. After a gap, the parser continues with the next packet.
+    const RESUMES: bool = true;
 
     fn new(_config: &AppConfig, _flow: &FlowCore) -> Self {
         S7 { waiting: Waiting::default() }
+    }
+
+    fn resume(&mut self, _dir: Direction, data: &[u8], _end: bool) -> Resume {
+        let begins = |w: &[u8]| {
+            matches!(packet(w), Some(Some(_))) && w.get(TPKT + 1) == Some(&DATA) && w.last() == Some(&PROTOCOL_ID)
+        };
+        Resume::search(data, TPKT + COTP + 1, begins)
     }
 
     fn framing(&mut self, _dir: Direction, data: &[u8], end: bool) -> Framing {
@@ -274,6 +283,14 @@ mod tests {
             (vec![0], vec![0x84])
         );
         assert!(talk.events().is_empty());
+    }
+
+    #[test]
+    fn messages_behind_a_gap() {
+        let mut talk = Talk::tcp(AppProto::S7comm, 102);
+        let next = [&b"\x03\0\0\x07\x02\xf0\x80\0"[..], READ].concat();
+        talk.client(CONNECT).gap(ToServer, 31).client(&next[..11]).client(&next[11..]).server(VALUE);
+        assert_eq!((talk.complete(), talk.outcome), (vec![[true, true]], Outcome::More));
     }
 
     #[test]

@@ -192,15 +192,7 @@ impl Conversation for Smb {
         let begins = |w: &[u8]| {
             w.first() == Some(&0) && matches!(w.get(LENGTH), Some(0xfc..=0xff)) && w.get(LENGTH + 1..) == Some(b"SMB")
         };
-        match data.windows(LENGTH + MAGIC).position(begins) {
-            Some(0) => Resume::Here,
-            Some(at) => Resume::Skip(at),
-            // The data may end with the beginning of a header.
-            None => match data.len().saturating_sub(LENGTH + MAGIC - 1) {
-                0 => Resume::More,
-                len => Resume::Skip(len),
-            },
-        }
+        Resume::search(data, LENGTH + MAGIC, begins)
     }
 
     fn gap(&mut self, _turn: &mut Turn<'_, '_>, dir: Direction, _len: u64) -> Outcome {
