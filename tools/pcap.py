@@ -48,6 +48,16 @@ def ticks(options, order):
     return 10**6
 
 
+def tcp(frame):
+    """Ethernet and IP header, TCP header, payload of a frame without VLAN; None unless it is TCP. The payload ends where the IP packet does."""
+    if frame[12:14] == b'\x08\0' and frame[23:24] == b'\6': t, end = 14 + (frame[14] & 15) * 4, 14 + int.from_bytes(frame[16:18], 'big')
+    elif frame[12:14] == b'\x86\xdd' and frame[20:21] == b'\6': t, end = 54, 54 + int.from_bytes(frame[18:20], 'big')
+    else: return None
+    if len(frame) < t + 20: return None
+    offset = t + (frame[t + 12] >> 4) * 4
+    return (frame[:t], frame[t:offset], frame[offset:end]) if offset >= t + 20 else None
+
+
 #: The beginning of a capture of Ethernet frames.
 HEADER = struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1)
 
