@@ -5,13 +5,25 @@ use std::net::IpAddr;
 use crate::bytes::u16_at;
 use crate::packet::{L3, L4, Packet};
 
-/// The ones' complement sum of 16-bit words, not yet folded; an odd last byte counts as a word's high half.
+/// The ones' complement sum of 16-bit words; an odd last byte counts as a word's high half.
+///
+/// The sum of words in the wrong byte order is the sum in the wrong byte order (RFC 1071 section 2), so the words are
+/// added as the machine reads them: eight independent lanes that compile to vector instructions everywhere.
 fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let mut total: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut lanes = [0u64; 8];
+    for block in blocks {
+        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
+            *lane += u64::from(u32::from_ne_bytes(*word));
+        }
+    }
+    let (words, rest) = rest.as_chunks::<4>();
     let (halves, odd) = rest.as_chunks::<2>();
-    total += halves.iter().map(|h| u64::from(u16::from_be_bytes(*h))).sum::<u64>();
-    total + odd.first().map_or(0, |&b| u64::from(b) << 8)
+    let total = lanes.iter().sum::<u64>()
+        + words.iter().map(|w| u64::from(u32::from_ne_bytes(*w))).sum::<u64>()
+        + halves.iter().map(|h| u64::from(u16::from_ne_bytes(*h))).sum::<u64>()
+        + odd.first().map_or(0, |&b| u64::from(u16::from_ne_bytes([b, 0])));
+    u64::from(u16::from_be(fold(total)))
 }
 
 /// Folds a sum to 16 bits.
@@ -83,5 +95,35 @@ impl Packet<'_> {
             (None, other) | (other, None) => other,
             (Some(a), Some(b)) => Some(a && b),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1071 section 4.1, word by word.
+    fn as_defined(bytes: &[u8]) -> u16 {
+        let words = bytes.chunks(2).map(|w| u64::from(w[0]) << 8 | u64::from(*w.get(1).unwrap_or(&0)));
+        !fold(words.sum())
+    }
+
+    #[test]
+    fn equals_the_definition_at_every_length_and_alignment() {
+        let bytes: Vec<u8> = (0u32..400).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+        for from in 0..8 {
+            for to in from..bytes.len() {
+                let part = &bytes[from..to];
+                assert_eq!(internet(part), as_defined(part), "bytes {from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn carries_of_every_lane_count() {
+        assert_eq!(internet(&[0xff; 65_535]), as_defined(&[0xff; 65_535]));
+        assert_eq!(internet(&[]), 0xffff);
+        // The example of RFC 1071 section 3.
+        assert_eq!(internet(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
     }
 }
