@@ -63,6 +63,11 @@ impl Bytes {
         self.from.iter_mut().skip(from).for_each(|f| *f = 0);
     }
 
+    /// Whether these bytes can be recorded together with a byte at `place`.
+    fn reaches(&self, place: i64) -> bool {
+        self.bytes.is_empty() || place >= self.base && place - self.base <= MOST as i64 || self.base == 0 && place < 0
+    }
+
     fn get(&self, at: i64) -> Option<(u8, i64)> {
         let at = usize::try_from(at - self.base).ok()?;
         let from = *self.from.get(at)?;
@@ -161,25 +166,17 @@ impl Seen {
                 self.datagrams.push(witness.bytes(bytes).to_vec());
                 continue;
             }
-            let i = match self.tracks.iter().position(|t| t.flow == r.flow) {
-                Some(i) => i,
-                None => {
-                    self.tracks.push(Track {
-                        flow: r.flow,
-                        raw: Bytes::default(),
-                        app: Bytes::default(),
-                        app_off: false,
-                        not_parsed: i64::MIN,
-                        anew: Vec::new(),
-                        gaps: Vec::new(),
-                    });
-                    self.tracks.len() - 1
-                }
-            };
-            let t = &mut self.tracks[i];
             let place = |first: &u32, offset: &u64| {
                 i64::from(first.wrapping_add(*offset as u32).wrapping_sub(isn.wrapping_add(1)) as i32)
             };
+            let at = match &r.what {
+                What::Stream { first, offset, .. }
+                | What::App { first, offset, .. }
+                | What::AppGap { first, offset, .. }
+                | What::AppRestart { first, offset } => Some(place(first, offset)),
+                _ => None,
+            };
+            let t = self.track(r.flow, at);
             match &r.what {
                 What::Stream { first, offset, bytes, .. } => t.raw.put(place(first, offset), witness.bytes(bytes)),
                 What::App { first, offset, bytes } => t.app.put(place(first, offset), witness.bytes(bytes)),
@@ -201,6 +198,17 @@ impl Seen {
                 What::Payload(_) | What::Event(_) | What::Alert(_) => {}
             }
         }
+    }
+
+    /// The track of a flow for a record at a place. A stray segment with a far number may open a flow that goes on where
+    /// the host is; what lies that far apart is recorded in tracks of its own.
+    fn track(&mut self, flow: u64, at: Option<i64>) -> &mut Track {
+        let fits = |t: &Track| t.flow == flow && at.is_none_or(|at| t.raw.reaches(at) && t.app.reaches(at));
+        let i = self.tracks.iter().rposition(fits).unwrap_or_else(|| {
+            self.tracks.push(Track::of(flow));
+            self.tracks.len() - 1
+        });
+        &mut self.tracks[i]
     }
 
     /// Number of inspected bytes, of streams and datagrams.
@@ -260,6 +268,18 @@ impl Seen {
 }
 
 impl Track {
+    fn of(flow: u64) -> Track {
+        Track {
+            flow,
+            raw: Bytes::default(),
+            app: Bytes::default(),
+            app_off: false,
+            not_parsed: i64::MIN,
+            anew: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
     fn check(&self, read: &[u8], from: usize, first: i64, parsed: bool) -> Result<(), Difference> {
         for (at, b) in read.iter().enumerate().skip(from) {
             let place = at as i64 + first;
@@ -287,15 +307,7 @@ mod tests {
     use super::*;
 
     fn track(chunks: &[(i64, &[u8])]) -> Seen {
-        let mut t = Track {
-            flow: 1,
-            raw: Bytes::default(),
-            app: Bytes::default(),
-            app_off: true,
-            not_parsed: i64::MIN,
-            anew: Vec::new(),
-            gaps: Vec::new(),
-        };
+        let mut t = Track { app_off: true, ..Track::of(1) };
         chunks.iter().for_each(|c| t.raw.put(c.0, c.1));
         Seen { tracks: vec![t], ..Seen::default() }
     }
@@ -340,5 +352,16 @@ mod tests {
         seen.several = true;
         assert_eq!(seen.check(b"abcd", 0, 0, false), Ok(()));
         assert_eq!(seen.check(b"abXd", 0, 0, false), Err(Difference { at: 2, how: How::Other }));
+    }
+
+    #[test]
+    fn a_flow_that_a_stray_segment_opens_goes_on_where_the_host_is() {
+        let mut seen = track(&[(0, b"ab"), (4_000_000, b"x")]);
+        for (at, bytes) in [(5_000_000, b"y"), (2, b"c")] {
+            seen.track(2, Some(at)).raw.put(at, bytes);
+        }
+        seen.several = true;
+        assert_eq!(seen.check(b"abc", 0, 0, false), Ok(()));
+        assert_eq!(seen.check(b"abcd", 0, 0, false), Err(Difference { at: 3, how: How::Unseen }));
     }
 }
