@@ -122,6 +122,11 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if has(URGENT_DATA) && pointer_lost() {
         return Some(LOST);
     }
+    // The application cannot have read up to a pointer if the host lacks data before it.
+    let unread = |p: i64| lost().any(|s| s.data.0 < p);
+    if has(PASSED_OVER) && arrived().any(|p| reached(p) && unread(p) && arrived().any(|later| later > p)) {
+        return Some(LOST);
+    }
     if differs && at(&|s| s.lost) {
         return Some(LOST);
     }
@@ -237,5 +242,16 @@ mod tests {
         out.course = Default::default();
         [urgent(8, 3, 9), urgent(20, 3, 9)].iter().for_each(|s| out.course.note(s));
         assert_eq!(reason(&Difference { at: 2, how: How::Other }, &out), None);
+    }
+
+    #[test]
+    fn a_pointer_behind_lost_data_counts_until_a_later_one() {
+        let lost = Segment { lost: true, ..segment(0, 5) };
+        let (first, second) = (urgent(5, 1, 1), urgent(9, 1, 1));
+        let events = &[URGENT_DATA, PASSED_OVER][..];
+        let why = |all: &[Segment]| why(all, How::Unseen, events);
+        assert_eq!(why(&[lost.clone(), first.clone(), second.clone()]), Some(LOST));
+        assert_eq!(why(&[first.clone(), second]), None);
+        assert_eq!(why(&[lost, first]), None);
     }
 }

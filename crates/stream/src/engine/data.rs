@@ -62,7 +62,14 @@ impl StreamEngine {
         let own = &session.peers[s.from];
         out.in_stream |=
             !self.config.inline && s.end() == own.last_ack && own.data.is_some() && !own.has(peer_flag::DEPTH);
-        if has_urgent(session, s, out) && !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
+        if !self.config.inline && seq::geq(s.end(), session.peers[s.from].last_ack) {
+            self.pointer_alone(session, s, out);
+        }
+    }
+
+    /// Handles the urgent pointer of a segment from which nothing else is taken.
+    pub(crate) fn pointer_alone(&mut self, session: &mut TcpSession, s: &Segment<'_>, out: &mut Outcome) {
+        if has_urgent(session, s, out) {
             self.urgent(session, s, out);
         }
     }

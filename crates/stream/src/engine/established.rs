@@ -345,6 +345,8 @@ impl StreamEngine {
             session.peers[s.from].flags |= peer_flag::PAST_FIN;
         }
         if s.len() == 0 {
+            // Its urgent pointer counts all the same.
+            self.pointer_alone(session, s, out);
             return false;
         }
         self.take_data(session, s);
