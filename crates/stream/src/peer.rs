@@ -89,6 +89,14 @@ pub(crate) struct Peer {
 // A side fits a cache line, so a packet touches one line for each side.
 const _: () = assert!(size_of::<Peer>() <= 64);
 
+/// How far a sender has come: the result of [`Peer::reached`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reached {
+    next_seq: u32,
+    next_off: u64,
+    last_ack: u32,
+}
+
 impl Peer {
     /// The sequence offset of a sequence number: 0 is the first byte after the SYN; earlier numbers are negative.
     pub(crate) fn offset(&self, seq: u32) -> i64 {
@@ -105,6 +113,15 @@ impl Peer {
                 self.last_ack = seq::min(self.ahead, seq);
             }
         }
+    }
+    /// How far the sender has come, for [`Peer::return_to`].
+    pub(crate) const fn reached(&self) -> Reached {
+        Reached { next_seq: self.next_seq, next_off: self.next_off, last_ack: self.last_ack }
+    }
+    /// Takes back what [`Peer::advance`] did.
+    pub(crate) const fn return_to(&mut self, reached: Reached) {
+        let Reached { next_seq, next_off, last_ack } = reached;
+        (self.next_seq, self.next_off, self.last_ack) = (next_seq, next_off, last_ack);
     }
     /// Restarts: the stream begins after `isn`.
     pub(crate) const fn start(&mut self, isn: u32) {

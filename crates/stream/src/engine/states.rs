@@ -278,6 +278,7 @@ impl StreamEngine {
         out.doubt |= self.doubt(session, s);
         // Computed before anything of the packet is recorded.
         let predicted = out.doubt & doubt::ACK != 0 && !self.config.inline && doubt::is_predicted(session, s);
+        let reached = session.peers[s.from].reached();
         let ok = match session.state {
             TcpState::None => false,
             TcpState::SynSent => self.in_syn_sent(session, s, out),
@@ -312,6 +313,10 @@ impl StreamEngine {
             own.ttl = s.ttl;
         }
         if discarded {
+            if !s.has(tcp::FIN) {
+                // Its sender is not known to have come this far.
+                own.return_to(reached);
+            }
             if out.doubt & doubt::ACK != 0 {
                 self.event(out, E::PktInvalidAck);
             }
