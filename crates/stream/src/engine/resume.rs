@@ -18,7 +18,7 @@ use margay_packet::tcp::flag as tcp;
 use super::established::waits;
 use super::{Outcome, Segment, StreamEngine};
 use crate::buffer::StreamBuffer;
-use crate::peer::{Peer, TS_SPAN, peer_flag};
+use crate::peer::{Peer, TIMESTAMP_AGE_FINE, TS_SPAN, peer_flag};
 use crate::seq;
 use crate::session::{TcpSession, TcpState, flag};
 
@@ -365,7 +365,9 @@ impl Entry {
             (p.window, p.max_window) = (self.max_window(n), self.max_window(n));
             (p.last_ts, p.max_ts, p.last_ts_time) = (side.ts, side.ts, self.last_ts_time);
             if self.bits & bit::TS_DOUBTFUL << n != 0 && side.ts != 0 {
+                // The certain one was not stored, and may be further away.
                 p.last_ts = side.ts.wrapping_sub(TS_SPAN).max(1);
+                p.last_ts_time = self.last_ts_time.wrapping_sub(TIMESTAMP_AGE_FINE);
             }
             p.wscale = self.wscale(n);
         }
