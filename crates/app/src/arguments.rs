@@ -4,11 +4,25 @@
 use margay_meaning::args::{ArgLimits, Args};
 use margay_meaning::body::Body;
 
+use crate::collectors::Collectors;
+
+/// The fields of a request that have arguments, or say how to read them.
+#[derive(Debug, Default)]
+pub(crate) struct RequestFields<'a> {
+    /// The target of the request line.
+    pub(crate) target: &'a [u8],
+    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) referer: Option<&'a [u8]>,
+    pub(crate) content_type: Option<&'a [u8]>,
+    pub(crate) authorization: Option<&'a [u8]>,
+}
+
 /// The arguments of a request.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     args: Args,
-    body: Body,
+    /// `None` if the body has no arguments: it consists of records for a collector.
+    body: Option<Body>,
     /// A window of the body was added since the last call of [`Arguments::renewed`].
     renewed: bool,
     /// The limit on arguments was reported.
@@ -19,16 +33,13 @@ impl Arguments {
     /// Collects the arguments of a request whose fields are complete.
     pub(crate) fn new<'a>(
         limits: ArgLimits,
-        target: &[u8],
+        collectors: &Collectors,
+        fields: &RequestFields<'_>,
         cookies: impl Iterator<Item = &'a [u8]>,
-        host: Option<&[u8]>,
-        referer: Option<&[u8]>,
-        content_type: Option<&[u8]>,
-        authorization: Option<&[u8]>,
     ) -> Box<Arguments> {
         let mut args = Args::new(limits);
         // The target of a proxy request is a URI (RFC 9112, section 3.2.2), not an argument.
-        let target = origin_form(target);
+        let target = origin_form(fields.target);
         let (path, query) = match memchr::memchr(b'?', target) {
             Some(at) => target.split_at(at),
             None => (target, &[][..]),
@@ -38,29 +49,30 @@ impl Arguments {
         for field in cookies {
             args.cookies(field);
         }
-        if let Some(field) = authorization {
+        if let Some(field) = fields.authorization {
             args.authorization(field);
         }
         // A query to another site says nothing about this one: people search the web for SQL.
-        if let Some(query) = referer.and_then(|r| same_site_query(r, host)) {
+        if let Some(query) = fields.referer.and_then(|r| same_site_query(r, fields.host)) {
             args.form(query);
         }
-        Box::new(Arguments {
-            args,
-            body: Body::new(content_type.unwrap_or_default(), limits),
-            renewed: false,
-            told: false,
-        })
+        let content_type = fields.content_type.unwrap_or_default();
+        let body = (!collectors.take(path, content_type)).then(|| Body::new(content_type, limits));
+        Box::new(Arguments { args, body, renewed: false, told: false })
     }
 
     /// Adds bytes of the body.
     pub(crate) fn push(&mut self, data: &[u8]) {
-        self.renewed |= self.body.push(data, &mut self.args);
+        if let Some(body) = &mut self.body {
+            self.renewed |= body.push(data, &mut self.args);
+        }
     }
 
     /// Ends the body.
     pub(crate) fn finish(&mut self) {
-        self.body.finish(&mut self.args);
+        if let Some(body) = &mut self.body {
+            body.finish(&mut self.args);
+        }
     }
 
     /// Whether rules must inspect the arguments again before the body ends; true only once.
@@ -85,7 +97,7 @@ impl Arguments {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Arguments>() + self.args.memory() + self.body.memory()
+        size_of::<Arguments>() + self.args.memory() + self.body.as_ref().map_or(0, Body::memory)
     }
 }
 
@@ -111,9 +123,32 @@ fn same_site_query<'a>(referer: &'a [u8], host: Option<&[u8]>) -> Option<&'a [u8
 mod tests {
     use super::*;
 
+    fn of(limits: ArgLimits, fields: &RequestFields<'_>) -> Box<Arguments> {
+        Arguments::new(limits, &Collectors::default(), fields, std::iter::empty())
+    }
+
+    fn all(args: &Arguments) -> Vec<&[u8]> {
+        (0..).map_while(|i| args.get(i)).collect()
+    }
+
     fn has(host: Option<&[u8]>, referer: &[u8], want: &[u8]) -> bool {
-        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), host, Some(referer), None, None);
-        (0..).map_while(|i| args.get(i)).any(|a| a == want)
+        let fields = RequestFields { target: b"/", host, referer: Some(referer), ..RequestFields::default() };
+        all(&of(ArgLimits::default(), &fields)).contains(&want)
+    }
+
+    #[test]
+    fn records_for_a_collector_are_no_arguments() {
+        for (content_type, want) in [
+            (&b"application/json"[..], &[&b"/_bulk"[..], b"pipeline", b"a'b"][..]),
+            (b"application/x-www-form-urlencoded", &[b"/_bulk", b"pipeline", b"a'b", b"q", b"1'or'1"]),
+        ] {
+            let target = b"http://logs.example.com/_bulk?pipeline=a%27b";
+            let fields = RequestFields { target, content_type: Some(content_type), ..RequestFields::default() };
+            let mut args = of(ArgLimits::default(), &fields);
+            args.push(b"q=1'or'1");
+            args.finish();
+            assert_eq!(all(&args), want);
+        }
     }
 
     #[test]
@@ -129,14 +164,13 @@ mod tests {
     fn the_header_of_a_token_has_arguments() {
         // {"alg":"HS256","kid":"../x"}
         let field = b"Bearer eyJhbGciOiJIUzI1NiIsImtpZCI6Ii4uL3gifQ.eyJzdWIiOiIxIn0.c2ln";
-        let args = Arguments::new(ArgLimits::default(), b"/", std::iter::empty(), None, None, None, Some(field));
-        let found: Vec<_> = (0..).map_while(|i| args.get(i)).collect();
-        assert_eq!(found, [&b"/"[..], b"alg", b"HS256", b"kid", b"../x"]);
+        let fields = RequestFields { target: b"/", authorization: Some(field), ..RequestFields::default() };
+        assert_eq!(all(&of(ArgLimits::default(), &fields)), [&b"/"[..], b"alg", b"HS256", b"kid", b"../x"]);
     }
 
     #[test]
     fn what_is_cut_is_told_once() {
-        let made = |limits, target: &[u8]| Arguments::new(limits, target, std::iter::empty(), None, None, None, None);
+        let made = |limits, target: &[u8]| of(limits, &RequestFields { target, ..RequestFields::default() });
         let mut args = made(ArgLimits { count: 2, bytes: 100 }, b"/?a=b");
         assert!(args.newly_cut());
         assert!(!args.newly_cut());
@@ -152,7 +186,7 @@ mod tests {
     #[test]
     fn a_long_body_has_windows() {
         let limits = ArgLimits::default();
-        let mut args = Arguments::new(limits, b"/", std::iter::empty(), None, None, None, None);
+        let mut args = of(limits, &RequestFields { target: b"/", ..RequestFields::default() });
         args.inspected();
         let mut seen = Vec::new();
         let body: Vec<u8> = (0..100_000).flat_map(|i| format!("a{i}=x&").into_bytes()).collect();

@@ -30,6 +30,7 @@ mod buffer;
 pub mod bytes;
 mod cache;
 pub mod certificates;
+mod collectors;
 mod condition;
 pub mod config;
 pub mod conversation;
@@ -96,6 +97,7 @@ pub mod websocket;
 pub mod window;
 pub mod wireguard;
 
+pub use collectors::Collectors;
 pub use config::{AppConfig, AppLogOptions};
 pub use declare::{Handover, Opening, Protocol};
 pub use event::AppEvents;

@@ -153,8 +153,17 @@ fn dump(config: &Config, options: &RunOptions) -> Result<String, String> {
     line(o, "detect", crate::engines::detection(config, options))?;
     line(o, "recognised", settings::recogniser(config))?;
     let app = settings::app(config).map_err(|e| e.to_string())?;
-    let parts: [&dyn Debug; 8] =
-        [&app.settings, &app.memcap, &app.argument_limits, &app.http1, &app.http2, &app.ftp, &app.smb, &app.smtp];
+    let parts: [&dyn Debug; 9] = [
+        &app.settings,
+        &app.memcap,
+        &app.argument_limits,
+        &app.collectors,
+        &app.http1,
+        &app.http2,
+        &app.ftp,
+        &app.smb,
+        &app.smtp,
+    ];
     line(o, "app", Ok::<_, String>(parts))?;
     for wants in [settings::JaWants::default(), all] {
         line(o, "tls", settings::tls(config, wants))?;

@@ -14,6 +14,7 @@ pub(crate) mod ssh;
 pub(crate) mod tls;
 mod values;
 
+use crate::collectors::Collectors;
 use crate::recognise::Recogniser;
 use margay_meaning::args::ArgLimits;
 
@@ -31,6 +32,8 @@ pub struct AppConfig {
     pub arguments: Option<ArgLimits>,
     /// The limits that apply if a rule inspects arguments (`app-layer.protocols.http.arguments`).
     pub argument_limits: ArgLimits,
+    /// Servers whose requests have no arguments in their bodies (`app-layer.protocols.http.arguments.collectors`).
+    pub collectors: Collectors,
     /// HTTP/1.
     pub http1: http1::Config,
     /// HTTP/2.
@@ -63,6 +66,7 @@ impl AppConfig {
             recogniser,
             arguments: None,
             argument_limits: Default::default(),
+            collectors: Default::default(),
             http1: Default::default(),
             http2: Default::default(),
             dns: Default::default(),

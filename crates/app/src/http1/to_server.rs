@@ -1,9 +1,8 @@
 //! Requests: the line, and the effect of the fields.
 
 use margay_flow::Direction;
-use margay_meaning::args::ArgLimits;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, RequestFields};
 use crate::parser::{Outcome, Parse};
 
 use super::body::{FileWish, Framing};
@@ -15,6 +14,7 @@ use super::parser::{Http1Parser, State, Step};
 use super::request::{self, Version};
 use super::tx::{Http1Tx, Message};
 use super::{COMPLETE, HEADERS, LINE, REQUEST_FRAME, auth, multipart};
+use crate::config::AppConfig;
 use crate::config::http1::ServerConfig;
 
 const DIR: Direction = Direction::ToServer;
@@ -121,7 +121,7 @@ impl Http1Parser {
     pub(super) fn old_protocol(&mut self, cx: &mut Parse<'_>) -> Step {
         if let Some(tx) = self.current(DIR) {
             tx.old = true;
-            tx.request.body.arguments = cx.config.arguments.map(|limits| arguments(tx, limits));
+            tx.request.body.arguments = arguments(tx, cx.config);
         }
         self.complete(cx, DIR);
         self.request.state = State::Ignore;
@@ -140,7 +140,7 @@ impl Http1Parser {
         let content_type = if post { tx.request.headers.first(b"content-type") } else { None };
         let multipart = content_type.and_then(multipart::boundary).map(multipart::Multipart::new);
         let name = if multipart.is_none() && (post || put) { Some(tx.path(server)) } else { None };
-        let arguments = cx.config.arguments.map(|limits| arguments(tx, limits));
+        let arguments = arguments(tx, cx.config);
         let Message { headers, body, .. } = &mut tx.request;
         body.arguments = arguments;
         if let Some(value) = headers.joined(b"content-encoding", &mut Vec::new()) {
@@ -165,18 +165,19 @@ impl Http1Parser {
     }
 }
 
-/// The arguments of a request's line and fields.
-fn arguments(tx: &Http1Tx, limits: ArgLimits) -> Box<Arguments> {
+/// The arguments of a request's line and fields, if rules inspect them.
+fn arguments(tx: &Http1Tx, config: &AppConfig) -> Option<Box<Arguments>> {
+    let limits = config.arguments?;
     let headers = &tx.request.headers;
-    Arguments::new(
-        limits,
-        tx.uri_raw(),
-        headers.values(b"cookie"),
-        headers.first(b"host"),
-        headers.first(b"referer"),
-        headers.joined(b"content-type", &mut Vec::new()),
-        headers.first(b"authorization"),
-    )
+    let mut scratch = Vec::new();
+    let fields = RequestFields {
+        target: tx.uri_raw(),
+        host: headers.first(b"host"),
+        referer: headers.first(b"referer"),
+        content_type: headers.joined(b"content-type", &mut scratch),
+        authorization: headers.first(b"authorization"),
+    };
+    Some(Arguments::new(limits, &config.collectors, &fields, headers.values(b"cookie")))
 }
 
 /// How a request body ends.

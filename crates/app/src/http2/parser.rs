@@ -335,7 +335,7 @@ impl Http2Parser {
                 if h.reserved {
                     tx.event(Event::InvalidFrameHeader);
                 }
-                let dns = tx.begin(&cx.config.http2, cx.config.arguments, dir);
+                let dns = tx.begin(cx.config, dir);
                 if pad > left {
                     tx.event(Event::InvalidFrameData);
                     tx.base.touch(dir);

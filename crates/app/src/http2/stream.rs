@@ -196,7 +196,7 @@ impl Http2Parser {
         if tx.message(of).is_interim() && !end {
             return;
         }
-        let dns = tx.begin(&cx.config.http2, cx.config.arguments, of);
+        let dns = tx.begin(cx.config, of);
         tx.base.advance(of, HEADERS);
         self.dns |= dns;
         if end {

@@ -3,10 +3,8 @@
 use margay_flow::Direction;
 use margay_json::Json;
 
-use margay_meaning::args::ArgLimits;
-
-use crate::arguments::Arguments;
-use crate::config::AppLogOptions;
+use crate::arguments::{Arguments, RequestFields};
+use crate::config::{AppConfig, AppLogOptions};
 use crate::dns::DnsTx;
 use crate::file::Files;
 use crate::http1::body::{Body, BodyCx, FilePart, FileWish};
@@ -204,7 +202,8 @@ impl Http2Tx {
     }
 
     /// Prepares the body once the fields are complete, or the body begins without fields. Returns whether the message is DNS.
-    pub(super) fn begin(&mut self, config: &Config, arguments: Option<ArgLimits>, dir: Direction) -> bool {
+    pub(super) fn begin(&mut self, all: &AppConfig, dir: Direction) -> bool {
+        let config = &all.http2;
         if std::mem::replace(&mut self.message_mut(dir).begun, true) {
             return false;
         }
@@ -227,13 +226,16 @@ impl Http2Tx {
             Box::new(FilePart { range: (r.start, r.end), whole })
         });
         let mut scratch = Vec::new();
-        let arguments = arguments.filter(|_| dir == Direction::ToServer).map(|limits| {
+        let arguments = all.arguments.filter(|_| dir == Direction::ToServer).map(|limits| {
             let cookies = fields.iter().filter(|f| f.0 == b"cookie").map(|f| f.1);
-            let target = fields.first(b":path").unwrap_or_default();
-            let host = fields.first(b":authority").or_else(|| fields.first(b"host"));
-            let (referer, authorization) = (fields.first(b"referer"), fields.first(b"authorization"));
-            let content_type = fields.joined(b"content-type", &mut scratch);
-            Arguments::new(limits, target, cookies, host, referer, content_type, authorization)
+            let of_request = RequestFields {
+                target: fields.first(b":path").unwrap_or_default(),
+                host: fields.first(b":authority").or_else(|| fields.first(b"host")),
+                referer: fields.first(b"referer"),
+                content_type: fields.joined(b"content-type", &mut scratch),
+                authorization: fields.first(b"authorization"),
+            };
+            Arguments::new(limits, &all.collectors, &of_request, cookies)
         });
         let coding = fields.joined(b"content-encoding", &mut scratch).map(<[u8]>::to_vec);
         let body = &mut self.message_mut(dir).body;

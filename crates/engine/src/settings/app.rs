@@ -5,7 +5,7 @@ use margay_app::decompress::Limits;
 use margay_app::http1::{Config as HttpConfig, InvalidEncoding, PathConfig, Personality, ServerConfig, SwfConfig};
 use margay_app::recognise::Recogniser;
 use margay_app::window::WindowLimits;
-use margay_app::{AppConfig, ArgLimits};
+use margay_app::{AppConfig, ArgLimits, Collectors};
 use margay_config::{Config, ConfigError, Node};
 
 use super::networks;
@@ -34,6 +34,7 @@ pub(crate) fn app(config: &Config) -> Result<AppConfig, ConfigError> {
         http2: super::http2::http2(config, &http1.default)?,
         http1,
         argument_limits: arguments(config)?,
+        collectors: collectors(config)?,
         ftp: super::ftp::ftp(config),
         smb: super::smb::smb(config)?,
         smtp: super::smtp::smtp(config)?,
@@ -82,6 +83,17 @@ fn arguments(config: &Config) -> Result<ArgLimits, ConfigError> {
         (Ok(count @ 1..=ARGUMENTS_MAX), Ok(bytes @ 1..=ARGUMENT_BYTES_MAX)) => Ok(ArgLimits { count, bytes }),
         (Ok(1..=ARGUMENTS_MAX), _) => Err(super::wrong(config, SIZE, "must be from 1 byte to 64mb")),
         _ => Err(super::wrong(config, COUNT, "must be from 1 to 65535")),
+    }
+}
+
+/// The paths at which bodies have no arguments.
+fn collectors(config: &Config) -> Result<Collectors, ConfigError> {
+    let Some(node) = config.node("app-layer.protocols.http.arguments.collectors") else {
+        return Ok(Collectors::default());
+    };
+    match node.values().find(|p| !p.starts_with('/')) {
+        Some(path) => Err(node.error(format!("collectors: \"{path}\" is no path; a path begins with /"))),
+        None => Ok(Collectors::new(node.values())),
     }
 }
 
@@ -272,6 +284,18 @@ mod tests {
     fn without_settings() {
         let c = app(&Config::from_str("%YAML 1.1\n---\n", "t").unwrap()).unwrap().http1;
         assert_eq!((c.default.personality, c.default.decompress.lzma_memory), (Personality::Ids, 0));
+    }
+
+    #[test]
+    fn collectors_are_paths() {
+        let of = |yaml: &str| {
+            let text = format!("%YAML 1.1\n---\napp-layer:\n  protocols:\n    http:\n      arguments:\n{yaml}");
+            collectors(&Config::from_str(&text, "t").unwrap())
+        };
+        assert_eq!(of("        max-count: 9\n").unwrap(), Collectors::default());
+        assert_eq!(of("        collectors: []\n").unwrap(), Collectors::new([]));
+        assert_eq!(of("        collectors: [/a, \"/b/*\"]\n").unwrap(), Collectors::new(["/a", "/b/*"]));
+        assert!(of("        collectors: [v1/logs]\n").unwrap_err().to_string().contains("v1/logs"));
     }
 
     #[test]
