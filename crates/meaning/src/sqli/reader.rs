@@ -102,6 +102,10 @@ impl<'a> Reader<'a> {
         if count == 2 && self.is(0, ";") && self.is(1, "--") {
             return true;
         }
+        // `* from users -- `: columns of a query that the surrounding statement begins
+        if self.is(0, "*") && self.word(1, &["from"]) && self.kind(2, Kind::Word) && self.kind(3, Kind::Comment) {
+            return true;
+        }
         // `x = (select`
         if last.is("select") && count >= 3 && self.is(count - 2, "(") && self.is(count - 3, "=") {
             return true;
