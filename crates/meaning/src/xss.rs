@@ -219,7 +219,7 @@ const PROGRAM: usize = 400;
 /// Whether a value, in canonical form ([`crate::decode::canonical`]), is an HTML fragment that runs code.
 pub fn is_injection(value: &[u8]) -> bool {
     let has = |byte| memchr::memchr(byte, value).is_some();
-    if has(b'<') && tags(value) {
+    if has(b'<') && (tags(value) || leaves_attribute(value)) {
         return true;
     }
     if has(b'=') && attributes(value) {
@@ -229,6 +229,20 @@ pub fn is_injection(value: &[u8]) -> bool {
         return true;
     }
     script(value) && !text::is_prose(value, Of::Script)
+}
+
+/// Whether the value ends an attribute and its tag, and begins another element, whatever that is: `a"><x>`.
+fn leaves_attribute(value: &[u8]) -> bool {
+    let Some(at) = memchr::memchr3(b'"', b'\'', b'<', value) else { return false };
+    let (before, rest) = value.split_at(at);
+    let quotes = rest.iter().take_while(|b| matches!(b, b'"' | b'\'')).count();
+    !before.iter().any(|b| b.is_ascii_whitespace() || *b == b'>')
+        && quotes > 0
+        && rest
+            .get(quotes..)
+            .and_then(|r| r.strip_prefix(b"><"))
+            .and_then(<[u8]>::first)
+            .is_some_and(u8::is_ascii_alphabetic)
 }
 
 /// Whether the value has a tag that runs code.
