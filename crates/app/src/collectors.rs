@@ -35,7 +35,8 @@ impl Default for Collectors {
 }
 
 impl Collectors {
-    /// Collectors at these paths. A `*` stands for one segment.
+    /// Collectors at these paths. A `*` stands for one segment of letters, digits, `.`, `-` and `_` that is no file:
+    /// `/index.php/_bulk` runs a script.
     pub fn new<'a>(paths: impl IntoIterator<Item = &'a str>) -> Collectors {
         Collectors(paths.into_iter().map(|p| p.as_bytes().into()).collect())
     }
@@ -52,8 +53,16 @@ impl Collectors {
 
 fn is_at(pattern: &[u8], path: &[u8]) -> bool {
     let segments = |text| <[u8]>::split(text, |&b: &u8| b == b'/');
-    let same = |(want, is): (&[u8], &[u8])| want == is || want == b"*" && !is.is_empty();
+    let same = |(want, is): (&[u8], &[u8])| want == is || want == b"*" && is_name(is);
     segments(pattern).count() == segments(path).count() && segments(pattern).zip(segments(path)).all(same)
+}
+
+/// Whether a segment is a name, which may have a number behind its last dot: an index of Elasticsearch has a date.
+fn is_name(segment: &[u8]) -> bool {
+    let extension = memchr::memrchr(b'.', segment).and_then(|at| segment.get(at + 1..)).unwrap_or(&[]);
+    !segment.is_empty()
+        && segment.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+        && extension.iter().all(u8::is_ascii_digit)
 }
 
 #[cfg(test)]
@@ -68,6 +77,9 @@ mod tests {
             ("/logs-2026.11/_bulk", true),
             ("//_bulk", false),
             ("/index.php/_bulk/", false),
+            ("/index.php/_bulk", false),
+            ("/a;b/_bulk", false),
+            ("/a%2e/_bulk", false),
             ("/index.php/a/_bulk", false),
             ("/api/42/store/", true),
             ("/api/42/store", false),
