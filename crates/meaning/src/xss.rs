@@ -376,8 +376,7 @@ const FRAME: &[&[u8]] = &[
 const FORM: &[&[u8]] = &[b"action", b"method", b"class", b"id", b"enctype", b"autocomplete", b"novalidate", b"role"];
 const LINK: &[&[u8]] = &[b"rel", b"href", b"title", b"type", b"hreflang", b"length"];
 const META: &[&[u8]] = &[b"name", b"content", b"property", b"charset"];
-const EMPTY_DRAWING: &[&[u8]] =
-    &[b"xmlns", b"xmlns:xlink", b"xmlns:svg", b"xmlns:t", b"width", b"height", b"viewbox", b"version", b"id", b"class"];
+const EMPTY_DRAWING: &[&[u8]] = &[b"xmlns", b"xmlns:", b"width", b"height", b"viewbox", b"version", b"id", b"class"];
 /// Relations of links that load nothing (RFC 8288, RFC 4287).
 const RELATIONS: &[&[u8]] =
     &[b"alternate", b"self", b"canonical", b"edit", b"replies", b"via", b"related", b"next", b"prev", b"license"];
@@ -404,7 +403,7 @@ fn is_empty_drawing(inner: &[u8]) -> bool {
 }
 
 /// The address of an element whose attributes are all of this list, with quoted values, up to the end of its tag; of a link, the
-/// relation. `None` if another one is there.
+/// relation. `None` if another one is there. `xmlns:` stands for the prefixes of all namespaces.
 fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> {
     let (mut rest, mut address) = (inner, &b""[..]);
     loop {
@@ -415,7 +414,8 @@ fn plain_attributes<'a>(inner: &'a [u8], allowed: &[&[u8]]) -> Option<&'a [u8]> 
         }
         let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b':')))?;
         let name = rest.get(..end)?;
-        if !allowed.contains(&name) {
+        let prefix = name.starts_with(b"xmlns:");
+        if !allowed.iter().any(|a| *a == name || prefix && *a == b"xmlns:") {
             return None;
         }
         rest = rest.get(end..)?;

@@ -3,7 +3,7 @@
 
 use super::reader::Reader;
 use super::token::{Kind, TOKENS, Token, string, tokens};
-use super::vocabulary::{CALLS_SURE, NAMES, SCHEMAS, follows_string};
+use super::vocabulary::{CALLS_SURE, NAMES, follows_string, names_schema};
 
 /// Objects whose definition is no attack, if the value has nothing else. Definitions of tables, procedures and accounts are
 /// attacks even then.
@@ -163,7 +163,7 @@ pub(super) fn is_prepared(value: &[u8]) -> bool {
 fn is_of_attacks(word: &Token<'_>) -> bool {
     NAMES.has(word.text)
         || CALLS_SURE.has(word.text)
-        || SCHEMAS.iter().any(|schema| word.text.starts_with(schema.as_bytes()))
+        || names_schema(word)
         || word.word(&["union", "outfile", "dumpfile"])
         || word.text.starts_with(b"@@")
 }

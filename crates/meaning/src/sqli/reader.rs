@@ -2,7 +2,7 @@
 
 use super::THRESHOLD;
 use super::token::{Kind, Token};
-use super::vocabulary::{BEHIND, CALLS_SURE, COMPARES, JOINS, NAMES, NAMES_WEAK, OF_PYTHON, SCHEMAS, is_call};
+use super::vocabulary::{BEHIND, CALLS_SURE, COMPARES, JOINS, NAMES, NAMES_WEAK, is_call, names_schema};
 
 /// Most tokens from a comment to the end, for the comment to count as cutting off the statement.
 const AFTER_COMMENT: usize = 8;
@@ -249,9 +249,7 @@ impl<'a> Reader<'a> {
         {
             return 5;
         }
-        let of_python = |name: &[u8]| OF_PYTHON.has(name.split(|&b| b == b'.').next().unwrap_or(name));
-        let named = |p: &str| t.text.strip_prefix(p.as_bytes()).filter(|name| !name.is_empty());
-        if SCHEMAS.iter().any(|p| named(p).is_some_and(|name| *p != "sys." || !of_python(name))) {
+        if names_schema(t) {
             return 5;
         }
         if t.word(&["union"]) {

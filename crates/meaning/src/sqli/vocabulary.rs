@@ -113,8 +113,17 @@ pub(super) fn names_string(tokens: &[Token<'_>]) -> bool {
     tokens.get(1).is_some_and(|t| t.is(",") || t.word(&["from", "into", "union", "where"]))
 }
 
+/// Whether a word names something in a schema that only attacks name. Python's module `sys` is none.
+pub(super) fn names_schema(word: &Token<'_>) -> bool {
+    let of_python = |name: &[u8]| OF_PYTHON.has(name.split(|&b| b == b'.').next().unwrap_or(name));
+    SCHEMAS.iter().any(|schema| {
+        let name = word.text.strip_prefix(schema.as_bytes()).filter(|name| !name.is_empty());
+        name.is_some_and(|name| *schema != "sys." || !of_python(name))
+    })
+}
+
 /// Schemas that only attacks name.
-pub(super) const SCHEMAS: &[&str] = &[
+const SCHEMAS: &[&str] = &[
     "sysibm.",
     "syscat.",
     "information_schema.",
@@ -130,4 +139,4 @@ pub(super) const SCHEMAS: &[&str] = &[
 ];
 
 /// Names in Python's module `sys` that no database's schema has.
-pub(super) static OF_PYTHON: List = List::new(|| Words::new(include_str!("../../words/python-sys.txt")));
+static OF_PYTHON: List = List::new(|| Words::new(include_str!("../../words/python-sys.txt")));
