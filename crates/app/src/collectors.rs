@@ -3,6 +3,8 @@
 //! Their records repeat statements, commands, and attacks on other servers. A collector stores them as data. If an inline
 //! engine judged them, the report of an attack would be dropped with the attack.
 
+use crate::param::without_parameters;
+
 /// The paths at which collectors take records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collectors(Vec<Box<[u8]>>);
@@ -44,7 +46,7 @@ impl Collectors {
     /// Whether the body of a request for `path` consists of records. The path is compared as sent.
     pub(crate) fn take(&self, path: &[u8], content_type: &[u8]) -> bool {
         let is_record = |t: &[u8]| {
-            let media = t.split(|&b| b == b';').next().unwrap_or(t).to_ascii_lowercase();
+            let media = without_parameters(t).to_ascii_lowercase();
             RECORDS.iter().any(|r| memchr::memmem::find(&media, r).is_some())
         };
         content_type.split(|&b| b == b',').all(is_record) && self.0.iter().any(|p| is_at(p, path))

@@ -17,6 +17,11 @@ pub(crate) fn value<'a>(data: &'a [u8], ends: &[u8]) -> Option<(&'a [u8], &'a [u
     Some((quoted.get(..end)?, quoted.get(end + 1..)?))
 }
 
+/// A value without its parameters, such as the media type of a `Content-Type` (RFC 9110, section 8.3.1).
+pub(crate) fn without_parameters(value: &[u8]) -> &[u8] {
+    memchr::memchr(b';', value).and_then(|at| value.get(..at)).unwrap_or(value)
+}
+
 /// A quoted value without its escapes (RFC 9110, section 5.6.4).
 pub(crate) fn unescape(value: &[u8]) -> Vec<u8> {
     let mut escaped = false;

@@ -169,25 +169,24 @@ impl Seen {
             let place = |first: &u32, offset: &u64| {
                 i64::from(first.wrapping_add(*offset as u32).wrapping_sub(isn.wrapping_add(1)) as i32)
             };
-            let at = match &r.what {
-                What::Stream { first, offset, .. }
-                | What::App { first, offset, .. }
-                | What::AppGap { first, offset, .. }
-                | What::AppRestart { first, offset } => Some(place(first, offset)),
-                _ => None,
-            };
-            let t = self.track(r.flow, at);
             match &r.what {
-                What::Stream { first, offset, bytes, .. } => t.raw.put(place(first, offset), witness.bytes(bytes)),
-                What::App { first, offset, bytes } => t.app.put(place(first, offset), witness.bytes(bytes)),
+                What::Stream { first, offset, bytes, .. } => {
+                    let at = place(first, offset);
+                    self.track(r.flow, Some(at)).raw.put(at, witness.bytes(bytes));
+                }
+                What::App { first, offset, bytes } => {
+                    let at = place(first, offset);
+                    self.track(r.flow, Some(at)).app.put(at, witness.bytes(bytes));
+                }
                 What::AppGap { first, offset, len } => {
                     let at = place(first, offset);
-                    t.gaps.push((at, at.saturating_add_unsigned(*len)));
+                    self.track(r.flow, Some(at)).gaps.push((at, at.saturating_add_unsigned(*len)));
                 }
-                What::AppOff => t.app_off = true,
+                What::AppOff => self.track(r.flow, None).app_off = true,
                 What::AppRestart { first, offset } => {
                     // The previous parser has parsed all data before this place.
                     let at = place(first, offset);
+                    let t = self.track(r.flow, Some(at));
                     t.app.forget(at);
                     if std::mem::take(&mut t.app_off) {
                         t.not_parsed = at;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use margay_json::Json;
 
 use crate::config::AppLogOptions;
+use crate::param::without_parameters;
 use crate::script::Answer;
 use crate::tx::LogFor;
 
@@ -74,8 +75,7 @@ pub(super) fn log(tx: &Http1Tx, json: &mut Json, options: &AppLogOptions, what: 
     member(json, "xff", request.joined(b"x-forwarded-for", &mut scratch));
     scratch.clear();
     if let Some(v) = response.joined(b"content-type", &mut scratch) {
-        let kind = v.split(|&b| b == b';').next().unwrap_or(v);
-        json.bytes("http_content_type", trim(kind));
+        json.bytes("http_content_type", trim(without_parameters(v)));
     }
     content_range(tx, json);
     if http.extended || what != LogFor::Event {

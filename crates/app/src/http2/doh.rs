@@ -6,6 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use margay_flow::Direction;
 
 use crate::dns;
+use crate::param::without_parameters;
 
 use super::tx::{Http2Tx, Message};
 
@@ -24,8 +25,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Whether a value is the media type, ignoring parameters.
 fn is_dns(value: &[u8]) -> bool {
-    let kind = value.split(|&b| b == b';').next().unwrap_or(value);
-    kind.trim_ascii().eq_ignore_ascii_case(TYPE)
+    without_parameters(value).trim_ascii().eq_ignore_ascii_case(TYPE)
 }
 
 /// Checks the fields of a message for DNS, in the target or in the body to come.

@@ -2,7 +2,7 @@
 
 use md5::{Digest, Md5};
 
-use crate::param::unescape;
+use crate::param::{unescape, without_parameters};
 
 use super::codec::{Base64, QuotedPrintable};
 use super::name::{Parameters, without_words};
@@ -389,7 +389,7 @@ impl Message {
         }
         let f = &mut self.fields;
         if name.eq_ignore_ascii_case(b"content-type") {
-            let kind = value.split(|&b| b == b';').next().unwrap_or(value).trim_ascii().to_ascii_lowercase();
+            let kind = without_parameters(value).trim_ascii().to_ascii_lowercase();
             f.multipart = kind.starts_with(b"multipart/");
             f.text = Some(matches!(kind.as_slice(), b"text/plain" | b"text/html" | b"text/calendar" | b"text"));
             let parameters = Parameters::of(value);

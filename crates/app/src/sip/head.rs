@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::param::without_parameters;
+
 /// Header fields that are kept; each may occur several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
@@ -213,10 +215,8 @@ impl Head {
 
     /// Whether the body is a session description.
     pub(super) fn has_sdp(&self) -> bool {
-        self.field(Field::ContentType, 0).is_some_and(|t| {
-            let kind = t.split(|b| *b == b';').next().unwrap_or(t);
-            kind.trim_ascii().eq_ignore_ascii_case(b"application/sdp")
-        })
+        self.field(Field::ContentType, 0)
+            .is_some_and(|t| without_parameters(t).trim_ascii().eq_ignore_ascii_case(b"application/sdp"))
     }
 
     /// Heap memory in bytes.
