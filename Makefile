@@ -129,8 +129,8 @@ hosts: build ## random conversations with this machine's TCP/IP stack: every byt
 	$(CARGO) build --release --locked --quiet --package margay-hosts
 	target/release/margay-hosts $(HOSTS_FLAGS)
 
-conversations: build ## conversations of real servers and clients, event by event beside the installed Suricata 7 (root); CONVERSATIONS="--vary"
-	@$(PYTHON) tools/conversations target/conversations $(CONVERSATIONS)
+conversations: build ## conversations of real servers and clients, event by event beside the installed Suricata 7, and in any cut and order (root); CONVERSATIONS="--only 'smb*'"
+	@$(PYTHON) tools/conversations target/conversations --check $(RELEASE) $(CONVERSATIONS)
 	@tools/events-peer $(RELEASE) --captures target/conversations
 
 peers: build ## odd HTTP, mail and TLS, read by real programs: the engine saw what they read (docs/peers.md). PEERS_FLAGS="--only mail --seed 2"

@@ -45,6 +45,7 @@ pub mod event;
 mod exchange;
 pub mod expect;
 pub mod file;
+mod first_data;
 pub mod frame;
 pub mod ftp;
 pub mod ftp_data;

@@ -4,6 +4,7 @@ use margay_flow::Direction;
 
 use crate::declare::{Opening, Protocol};
 use crate::expect::Carries;
+use crate::first_data::FirstData;
 use crate::frame::STREAM;
 use crate::parser::{AppCounters, Outcome, Parse, Parser};
 use crate::proto::AppProto;
@@ -78,8 +79,7 @@ pub struct AppSession {
     events: u8,
     /// By direction: if detection gave up, [`AppSession::sides_shown`] shows it as failed, not as unknown.
     refuted: [bool; 2],
-    /// The direction whose data came first.
-    first: Option<Direction>,
+    first: FirstData,
     /// By direction: the parser has seen the end of the stream.
     ended: [bool; 2],
     /// By direction: files are truncated because inspection stopped at the stream depth.
@@ -158,7 +158,7 @@ impl AppSession {
             return FeedResult::used(data.len());
         }
         if !data.is_empty() {
-            self.first.get_or_insert(dir);
+            self.first.offered(dir);
             self.fresh = false;
         }
         let before = self.proto;
@@ -185,7 +185,7 @@ impl AppSession {
         }
         if cx.end {
             self.ended[dir.index()] = true;
-        } else if before != self.proto && self.first == Some(dir.reverse()) && self.parsing && cx.flow.proto == TCP {
+        } else if before != self.proto && self.first.is(dir.reverse()) && self.parsing && cx.flow.proto == TCP {
             // The other direction spoke first, and its protocol is known only now: parse it first.
             self.waits = Some(dir);
             return FeedResult { again: true, ..WAIT };
@@ -246,13 +246,18 @@ impl AppSession {
         self.refuted.swap(0, 1);
         self.ended.swap(0, 1);
         self.truncated.swap(0, 1);
-        self.first = self.first.map(Direction::reverse);
+        self.first.turn_round();
         self.state.turn_round();
     }
 
     /// Marks a flow whose beginning was not seen. Call this for every UDP flow too.
     pub const fn set_midstream(&mut self) {
         self.state.set_midstream();
+    }
+
+    /// Sets the direction whose data arrived first, if that is known. The other direction's data may be offered sooner.
+    pub const fn set_opened_by(&mut self, dir: Option<Direction>) {
+        self.first.arrived = dir;
     }
 
     /// Handles a gap in a direction.
@@ -274,9 +279,7 @@ impl AppSession {
             }
             // Detection needs the data before the gap, which is gone.
             None => {
-                if self.first == Some(dir) {
-                    self.first = None;
-                }
+                self.first.forget(dir);
                 if self.side[dir.index()] == AppProto::Unknown {
                     self.give_up(cx, dir);
                 }
@@ -355,7 +358,7 @@ impl AppSession {
                 }
                 self.state = RecogniseState::default();
                 self.parsing = false;
-                (self.side, self.first) = ([AppProto::Unknown; 2], None);
+                (self.side, self.first) = ([AppProto::Unknown; 2], FirstData::default());
                 (self.before, self.proto) = (self.proto, AppProto::Unknown);
                 self.changes = self.changes.saturating_add(1);
                 if let Some(to) = to {
@@ -401,7 +404,7 @@ impl AppSession {
                 self.side[dir.index()] = proto;
                 let other = self.side[dir.reverse().index()];
                 let client_first = declaration(proto).is_some_and(|p| p.opening == Opening::ClientFirst);
-                if client_first && self.first == Some(Direction::ToClient) && !other.is_known() {
+                if client_first && self.first.is(Direction::ToClient) && !other.is_known() {
                     // A server that began with another protocol did not send this one's data in the wrong direction.
                     if dir == Direction::ToClient {
                         self.events |= SessionEvent::WrongDirectionFirstData.bit();

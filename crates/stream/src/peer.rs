@@ -273,6 +273,8 @@ pub(crate) struct Assembly {
     pub(crate) pending: bool,
     /// How often reading restarted because earlier data arrived.
     pub(crate) restarts: u8,
+    /// The connection's first data that arrived is of this direction.
+    pub(crate) opens: bool,
 }
 
 // The readers' offsets fill one cache line, and the buffer starts with the next.

@@ -235,6 +235,11 @@ impl TcpSession {
     pub const fn is_midstream(&self) -> bool {
         self.flags & (flag::MIDSTREAM | flag::RESUMED) != 0
     }
+    /// The direction of the first data that arrived. The other side may have acknowledged its own direction's data sooner.
+    pub fn opened_by(&self) -> Option<Direction> {
+        let opens = |d: &Direction| self.peers[d.index()].data.as_ref().is_some_and(|a| a.opens);
+        [Direction::ToServer, Direction::ToClient].into_iter().find(opens)
+    }
     /// Whether data came with the SYN, or the SYN had the fast open option (RFC 7413).
     pub const fn is_fast_open(&self) -> bool {
         self.flags & (flag::FAST_OPEN | flag::SYN_DATA) != 0

@@ -28,6 +28,21 @@ fn what_brings_nothing_new_may_be_spared() {
     }
 }
 
+/// Which side spoke first is a matter of arrival, though the other side's data may be acknowledged sooner.
+#[test]
+fn the_first_data_to_arrive_opens_the_connection() {
+    for (first, second) in [(ToServer, ToClient), (ToClient, ToServer)] {
+        let mut b = Bench::connected(StreamConfig::default());
+        assert_eq!(b.session().opened_by(), None);
+        let seq = |d| if d == ToServer { 1001 } else { 5001 };
+        b.send(&pkt(first, PSH | ACK, seq(first), seq(second), b"early"));
+        b.send(&pkt(second, PSH | ACK, seq(second), seq(first), b"late"));
+        b.send(&pkt(first, ACK, seq(first) + 5, seq(second) + 4, b""));
+        assert_eq!((b.read(first, false), b.read(second, false)), (String::new(), "late".into()));
+        assert_eq!(b.session().opened_by(), Some(first));
+    }
+}
+
 /// A reset without a connection is invalid. On a live network, it may end a connection older than the engine.
 #[test]
 fn a_reset_without_a_session() {

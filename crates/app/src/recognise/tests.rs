@@ -436,8 +436,19 @@ fn a_request_whose_method_is_a_command_elsewhere() {
 
 /// Runs detection on a conversation. Returns the protocols of both sides, the anomalies, and the number of failed flows.
 fn sides(transport: u8, port: u16, said: &[(Direction, &[u8])]) -> ([AppProto; 2], u8, u64) {
+    sides_opened_by(None, transport, port, said)
+}
+
+/// As [`sides`], for a connection whose first data arrived in a direction.
+fn sides_opened_by(
+    opened_by: Option<Direction>,
+    transport: u8,
+    port: u16,
+    said: &[(Direction, &[u8])],
+) -> ([AppProto; 2], u8, u64) {
     let config = AppConfig::default();
     let (core, mut shared, mut session) = (flow(transport, 40_000, port), Shared::default(), AppSession::default());
+    session.set_opened_by(opened_by);
     for &(dir, data) in said {
         let mut cx =
             Parse { config: &config, shared: &mut shared, flow: &core, time: Time(0), end: false, inline: false };
@@ -511,6 +522,10 @@ fn a_server_that_speaks_before_a_tls_client() {
     ] {
         assert_eq!(sides(TCP, 443, &said), (shown, events, 0));
     }
+    // The hello arrived first, but the answer was acknowledged first.
+    let said = [(TO_CLIENT, &answer[..]), (TO_SERVER, hello)];
+    assert_eq!(sides_opened_by(Some(TO_SERVER), TCP, 443, &said), ([AppProto::Tls; 2], 0, 0));
+    assert_eq!(sides_opened_by(Some(TO_CLIENT), TCP, 443, &said).1, wrong);
 }
 
 #[test]

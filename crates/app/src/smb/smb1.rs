@@ -455,6 +455,11 @@ impl Smb {
         }
         let works = status.is_success() || status == Status::Nt(0xc000_0016);
         let fine = match &mut content.what {
+            // As in Suricata, a refusal has a response with empty names.
+            What::SessionSetup(s) if !works && b.words.is_empty() => {
+                s.native[1] = Some(Default::default());
+                Some(())
+            }
             _ if !works => Some(()),
             What::Negotiate(n) => b.u16(0).map(|index| {
                 dialect = n.dialects.get(usize::from(index)).cloned();

@@ -38,9 +38,10 @@ impl Feeder<'_> {
         }
     }
 
-    fn session<'s>(&self, app: &'s mut Option<Box<FlowApp>>) -> &'s mut FlowApp {
+    fn session<'s>(&self, tcp: &TcpSession, app: &'s mut Option<Box<FlowApp>>) -> &'s mut FlowApp {
         app.get_or_insert_with(|| {
             let mut app = Box::<FlowApp>::default();
+            app.session.set_opened_by(tcp.opened_by());
             if self.midstream {
                 app.session.set_midstream();
             }
@@ -60,7 +61,7 @@ impl Feeder<'_> {
                     }
                     self.stage.shared.frames.at = tcp.app_offset(d);
                     tcp.app_notice_gap(d, n);
-                    let app = self.session(app);
+                    let app = self.session(tcp, app);
                     app.session.gap(&mut self.cx(false), d, n);
                     if !app.session.proto.is_known() {
                         app.held[d.index()] = Vec::new();
@@ -74,7 +75,7 @@ impl Feeder<'_> {
                     if let Some(w) = &mut self.stage.witness {
                         w.app(self.core, d, tcp.first_seq(d), offset, bytes);
                     }
-                    let app = self.session(app);
+                    let app = self.session(tcp, app);
                     let end = offset + bytes.len() as u64;
                     self.stage.shared.frames.at = offset.saturating_sub(app.held[d.index()].len() as u64);
                     if app.offered[d.index()] == end {
@@ -444,7 +445,7 @@ impl Stages {
         let mut feeder =
             Feeder { stage: &mut self.app, core: &flow.core, time: self.now, inline: self.ips, all, midstream };
         if let Some((carries, reversed)) = announced {
-            let app = feeder.session(app);
+            let app = feeder.session(tcp, app);
             app.session.begin(&mut feeder.cx(false), carries, reversed);
         }
         // The data that the packet acknowledges was sent before the packet's own data.

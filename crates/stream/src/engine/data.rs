@@ -149,6 +149,7 @@ impl StreamEngine {
         if !self.is_followed(session, s.from) {
             return;
         }
+        let opens = session.peers.iter().all(|p| p.data.is_none());
         let peer = &mut session.peers[s.from];
         // Fast open: the data starts after the SYN's sequence number.
         let seq = if s.has(tcp::SYN) { s.seq.wrapping_add(1) } else { s.seq };
@@ -175,6 +176,7 @@ impl StreamEngine {
         // Data that is read at once can no longer be replaced.
         let doubt = if at_once { 0 } else { doubt::rank(out.doubt) };
         let d = self.assembly(peer, s.from, seed, floats);
+        d.opens |= opens;
         let room = depth.saturating_sub(d.place(offset).saturating_sub(base)).min(payload.len() as u64) as usize;
         let kept = payload.get(..room).unwrap_or(payload);
         if self.config.reassembly_memcap != 0
