@@ -29,6 +29,15 @@ pub(super) fn blank(line: &[u8]) -> bool {
     line.iter().all(|&b| space(b) || b == 0)
 }
 
+/// Whether a size may still follow the beginning of a line: it has at most white space and a sign.
+pub(super) fn may_begin(line: &[u8]) -> bool {
+    matches!(trimmed(line), b"" | b"+")
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    super::headers::trim_by(line, |b| space(b) || b == 0)
+}
+
 /// As [`size`], for a line of one to seven hexadecimal digits and nothing else. `None` for any other, and for the last chunk's 0.
 pub(super) fn usual_size(line: &[u8]) -> Option<u64> {
     if line.len() > 7 {
@@ -40,7 +49,7 @@ pub(super) fn usual_size(line: &[u8]) -> Option<u64> {
 
 /// Reads a size line: white space, then hexadecimal digits; the rest is ignored.
 pub(super) fn size(line: &[u8]) -> Size {
-    let line = super::headers::trim_by(line, |b| space(b) || b == 0);
+    let line = trimmed(line);
     // Python's `int` accepts a sign, a prefix and underscores between digits; other clients reject the chunk.
     let line = line.strip_prefix(b"+").unwrap_or(line);
     let line = match line {
@@ -90,6 +99,11 @@ mod tests {
             assert_eq!(size(line).len, len, "{line:?}");
             assert!(usual_size(line).is_none_or(|usual| Some(usual) == len), "{line:?}");
         }
+        // In pieces, a sign comes before its digits.
+        assert_eq!(
+            [&b""[..], b" \t", b" +", b"+8", b"++", b"x"].map(may_begin),
+            [true, true, true, false, false, false]
+        );
         assert!(size(b"5; foo").extension);
         assert_eq!(
             [&b"5 ; foo"[..], b"5", b"5 ", b"5 foo", b"5x"].map(|l| size(l).is_alone),

@@ -74,7 +74,7 @@ impl Http1Parser {
         // The beginning of an unfinished line decides; it is read again whenever more of the line comes.
         let known = if line.is_some() { known } else { known.get(..BEGINNING).unwrap_or(known) };
         let size = chunked::size(known);
-        let hopeless = size.len.is_none() && !chunked::blank(known);
+        let hopeless = size.len.is_none() && (line.is_some() || !chunked::may_begin(known));
         if hopeless && dir == Direction::ToServer {
             // A server that ignores `Transfer-Encoding` reads the next request here.
             let start = data.iter().take_while(|&&b| space(b)).count();
