@@ -16,6 +16,8 @@ pub enum Handover {
 pub struct Declared {
     /// By protocol: the progress of a complete transaction, by direction.
     complete: [[u8; 2]; 64],
+    /// The protocols that may go on in cleartext after TLS.
+    outlive_tls: Vec<AppProto>,
     /// The protocols that follow another one.
     followers: Vec<(Handover, AppProto)>,
 }
@@ -23,6 +25,7 @@ pub struct Declared {
 impl Declared {
     pub(crate) fn new(
         complete: impl Iterator<Item = (AppProto, [u8; 2])>,
+        outlive_tls: impl Iterator<Item = AppProto>,
         followers: impl Iterator<Item = (Handover, AppProto)>,
     ) -> Declared {
         let mut all = [[1; 2]; 64];
@@ -31,7 +34,7 @@ impl Declared {
                 *of = progress;
             }
         }
-        Declared { complete: all, followers: followers.collect() }
+        Declared { complete: all, outlive_tls: outlive_tls.collect(), followers: followers.collect() }
     }
 
     /// The progress of a complete transaction, by direction.
@@ -42,6 +45,11 @@ impl Declared {
     /// The protocol of a connection that a command such as STARTTLS secured.
     pub(crate) fn secured(&self) -> Option<AppProto> {
         self.follower(|h| *h == Handover::Secured)
+    }
+
+    /// Whether a protocol may go on in cleartext after TLS.
+    pub(crate) fn outlives_tls(&self, proto: AppProto) -> bool {
+        self.outlive_tls.contains(&proto)
     }
 
     /// The protocol that HTTP/1's `Upgrade` names.

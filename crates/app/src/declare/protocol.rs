@@ -36,6 +36,9 @@ pub struct Protocol {
     /// When this protocol changes into another, the data before the change is inspected and logged with pseudo packets.
     /// Otherwise the packet with the answer carries it.
     pub changes_apart: bool,
+    /// It may go on in cleartext after TLS, with which it shares one stream. Otherwise rules on the stream inspect the data before
+    /// and after a change separately.
+    pub outlives_tls: bool,
     /// How its flows are handled by default.
     pub mode: Mode,
     /// Whether the protocol is Margay's own. Suricata does not know it, so it is off by default.
@@ -117,6 +120,7 @@ impl Protocol {
             is_own: false,
             follows: &[],
             changes_apart: true,
+            outlives_tls: false,
             usual_port: None,
             recognition: Recognition { patterns: &[], probes: &[] },
             inline_probes: &[],

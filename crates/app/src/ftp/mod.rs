@@ -50,6 +50,8 @@ pub static PROTOCOL: Protocol = Protocol {
     usual_port: Some(21),
     memory_counter: Some(|c| &mut c.ftp_memory),
     opening: Opening::Command,
+    // RFC 4217, section 12.3.
+    outlives_tls: true,
     // RFC 959, 2228, 2640, 7151. `QUIT` alone would be SMTP.
     first_words: &["HOST", "QUIT", "LANG", "CLNT", "OPTS", "SYST", "AUTH", "NOOP", "HELP", "STAT"],
     inner_states: &["request_line", "response_line"],

@@ -320,7 +320,7 @@ impl Ftp {
             // The client may use the port for another transfer.
             Verb::Transfer(_) if refused => self.tell(cx, Awaited::Nothing),
             Verb::Transfer(_) => self.data = None,
-            Verb::Auth if &code == b"234" => return Outcome::Change(Some(AppProto::Tls)),
+            Verb::Auth if &code == b"234" => return Outcome::Change(cx.config.declared.secured()),
             _ => {}
         }
         Outcome::More

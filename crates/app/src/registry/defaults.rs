@@ -23,6 +23,7 @@ impl AppConfig {
     pub fn new(recogniser: Recogniser) -> AppConfig {
         let declared = Declared::new(
             PROTOCOLS.iter().map(|p| (p.proto, p.complete())),
+            ALL.iter().filter(|p| p.outlives_tls).map(|p| p.proto),
             ALL.iter().flat_map(|p| p.follows.iter().map(|h| (*h, p.proto))),
         );
         AppConfig::with(recogniser, Values::settings(), declared)

@@ -121,12 +121,12 @@ impl TlsParser {
         // A TLS record begins with its type, which has neither of the first two bits set. An SSL 2.0 record begins with its
         // length: the first bit says that no padding follows, and the second one stands in lengths with padding.
         let tls = matches!(first, kind::CHANGE_CIPHER..=kind::HEARTBEAT);
-        if !tls && self.cleared() {
+        if !tls && let Some(before) = self.cleared(cx) {
             // The flow continues in cleartext.
             cx.shared.wishes.no_payload = false;
             self.truncated(cx, Direction::ToServer);
             self.truncated(cx, Direction::ToClient);
-            return Step::Stop(0, Outcome::Change(Some(AppProto::Ftp)));
+            return Step::Stop(0, Outcome::Change(Some(before)));
         }
         if self.lane(dir).ssl2 || sslv2::begins_with(first) {
             return self.ssl2(cx, dir, data, at);
@@ -211,10 +211,10 @@ impl TlsParser {
         }
     }
 
-    /// Whether both sides ended their session on an FTP control connection, which continues in cleartext (RFC 4217 section
-    /// 12.3).
-    fn cleared(&self) -> bool {
-        self.tx.as_ref().is_some_and(|tx| tx.from == Some(AppProto::Ftp)) && self.lanes.iter().all(|l| l.alerted)
+    /// The protocol that goes on in cleartext, because both sides ended their session.
+    fn cleared(&self, cx: &Parse<'_>) -> Option<AppProto> {
+        let before = self.tx.as_ref()?.from.filter(|p| cx.config.declared.outlives_tls(*p))?;
+        self.lanes.iter().all(|l| l.alerted).then_some(before)
     }
 
     /// Handles a record whose content is encrypted.

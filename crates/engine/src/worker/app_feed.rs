@@ -2,7 +2,7 @@
 
 use margay_app::expect::Carries;
 use margay_app::session::ParserError;
-use margay_app::{AppProto, AppSession, Parse, protocol};
+use margay_app::{AppSession, Parse, protocol};
 use margay_flow::{Direction, Flow, FlowCore};
 use margay_packet::{Packet, Time};
 use margay_stream::{AppData, TcpSession, TcpState};
@@ -252,8 +252,7 @@ impl Feeder<'_> {
 
 /// Whether the protocol changed since there were `changes`, and rules on the stream inspect its data separately.
 fn is_border(session: &AppSession, changes: u32) -> bool {
-    // An FTP control connection stays one stream when it starts TLS.
-    session.changes() != changes && session.before() != AppProto::Ftp
+    session.changes() != changes && protocol(session.before()).is_none_or(|p| !p.outlives_tls)
 }
 
 /// Whether the protocol just changed, and the data before the change is inspected separately.
