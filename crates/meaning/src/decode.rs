@@ -385,6 +385,11 @@ pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
                     || rest.first().is_some_and(u8::is_ascii_digit)
                 {
                     at += 1;
+                } else if matches!(rest, [b'a'..=b'z', next, ..] if matches!(next, b' ' | b'/' | b'+' | b'|' | b';'))
+                    || matches!(rest, [b'a'..=b'z'])
+                {
+                    // `cat$u /etc$u/passwd$u`: nobody has set it.
+                    at += 1;
                 } else if matches!(rest.get(..2), Some(b"()" | b"''" | b"\"\"")) || rest.starts_with(b"{}") {
                     at += 2;
                 } else {

@@ -253,6 +253,9 @@ fn command(text: &[u8], sure: u8) -> bool {
     if !(known || common || path && sure > 0) {
         return false;
     }
+    if configures_windows(base, after) {
+        return sure > 0 || base != b"net" || later_option(after);
+    }
     // A target of `make` is one word, a sentence goes on in words.
     if VERBS.iter().any(|v| v.as_bytes() == base) && text::is_words(after, SENTENCE) {
         return false;
@@ -345,6 +348,21 @@ fn command(text: &[u8], sure: u8) -> bool {
                 || wrapped
                 || asks()
         }
+        _ => false,
+    }
+}
+
+/// Whether a command of Windows changes or shows accounts, shares, the registry or the firewall.
+fn configures_windows(name: &[u8], arguments: &[u8]) -> bool {
+    let mut words = arguments.split(|&b| b == b' ').filter(|w| !w.is_empty());
+    let first = words.next().unwrap_or(&[]);
+    match name {
+        b"net" => matches!(first, b"view" | b"user" | b"localgroup" | b"group" | b"share" | b"accounts" | b"session"),
+        b"reg" => {
+            matches!(first, b"add" | b"query" | b"delete" | b"save" | b"export")
+                && words.next().is_some_and(|w| w.strip_prefix(b"\"").unwrap_or(w).starts_with(b"hk"))
+        }
+        b"netsh" => matches!(first, b"firewall" | b"advfirewall" | b"interface" | b"wlan"),
         _ => false,
     }
 }

@@ -6,6 +6,7 @@
 //! weight; a sum of [`THRESHOLD`] is an attack. The dialects are those of MySQL, PostgreSQL, Microsoft, Oracle and
 //! SQLite.
 
+mod expression;
 mod filter;
 mod graphql;
 mod program;
@@ -206,6 +207,38 @@ fn ends_nothing(tokens: &[Token<'_>]) -> bool {
     tokens.first().is_some_and(is_name) && !vocabulary::names_string(tokens)
 }
 
+/// Whether a double quote encloses a phrase that only begins like a condition: `"not" amused`, `"like"`, `18" or 20"`, `"*"`. A
+/// statement that goes on there compares something, or calls a function.
+fn is_phrase(tokens: &[Token<'_>]) -> bool {
+    const LONGEST: usize = 12;
+    let quotes = |t: &Token<'_>| matches!(t.kind, Kind::Text | Kind::Open);
+    let plain = |t: &Token<'_>| match t.kind {
+        Kind::Word => {
+            !vocabulary::joins(t)
+                && !t.word(&["null", "true", "false", "is", "in", "between"])
+                && !t.word(vocabulary::STATEMENTS)
+        }
+        Kind::Text => {
+            !t.text.iter().any(|b| b.is_ascii_digit() || matches!(b, b'=' | b'<' | b'>' | b'-' | b'#' | b'(' | b'%'))
+        }
+        Kind::Open | Kind::Number => true,
+        _ => t.is(":") || t.is(",") || t.is("."),
+    };
+    match tokens {
+        [star, last] if star.is("*") => last.is("\""),
+        // Inches.
+        [word, number, last] if number.kind == Kind::Number => word.word(&["or", "and"]) && last.is("\""),
+        [first, rest @ ..] => {
+            first.word(&["and", "or", "not", "like", "mod", "div", "xor", "where"])
+                && rest.len() < LONGEST
+                && rest.iter().all(plain)
+                && !rest.iter().any(|t| t.kind == Kind::Number)
+                && rest.iter().any(quotes)
+        }
+        [] => false,
+    }
+}
+
 /// The text in front of the first quote of this kind, and the text behind it.
 fn split_at_quote(value: &[u8], quote: u8) -> Option<(&[u8], &[u8])> {
     let (before, rest) = value.split_at_checked(memchr::memchr(quote, value)?)?;
@@ -220,7 +253,10 @@ fn weigh(value: &[u8], quote: Option<u8>) -> u32 {
         }
         // The whole value stays in the string.
         Some(None) => 0,
-        Some(Some((before, rest))) => weigh_behind_quote(before, rest, &tokens(rest)),
+        Some(Some((before, rest))) => {
+            let tokens = tokens(rest);
+            if quote == Some(b'"') && is_phrase(&tokens) { 0 } else { weigh_behind_quote(before, rest, &tokens) }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::THRESHOLD;
 use super::token::{Kind, Token};
-use super::vocabulary::{BEHIND, CALLS_SURE, COMPARES, JOINS, NAMES, NAMES_WEAK, is_call, names_schema};
+use super::vocabulary::{BEHIND, CALLS_SURE, COMPARES, JOINS, NAMES, NAMES_WEAK, SESSION, is_call, names_schema};
 
 /// Most tokens from a comment to the end, for the comment to count as cutting off the statement.
 const AFTER_COMMENT: usize = 8;
@@ -14,7 +14,7 @@ const LOOK_BACK: usize = 64;
 const ORDER_BY_WITHIN: usize = 16;
 
 /// Distance in tokens within which constructs count together.
-const NEAR: usize = 16;
+pub(super) const NEAR: usize = 16;
 
 pub(super) struct Reader<'a> {
     pub(super) tokens: &'a [Token<'a>],
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn weight(&self) -> u32 {
-        if self.fragment() {
+        if self.fragment() || self.broken && self.is_expression() {
             return THRESHOLD;
         }
         // Weak constructs count only with others near them.
@@ -268,7 +268,11 @@ impl<'a> Reader<'a> {
             };
         }
         if t.word(&["select"]) {
-            return self.select(next);
+            // `1 and (select top 10 name from users)`
+            let nested = i >= 2
+                && self.is(i - 1, "(")
+                && self.at(i - 2).is_some_and(|t| t.word(JOINS) || t.is("||") || t.is("&&"));
+            return self.select(next) + u32::from(nested);
         }
         if t.word(&["values"]) && i == 0 && self.is(next, "(") && self.kind(i + 2, Kind::Text) {
             return 5;
@@ -286,7 +290,9 @@ impl<'a> Reader<'a> {
             return self.condition(i, t);
         }
         if t.word(&["order", "group"]) && self.word(next, &["by"]) {
-            let telling = self.kind(i + 2, Kind::Number) && self.goes_on(i + 3) || self.is(i + 2, "(");
+            let called =
+                i == 1 && self.kind(0, Kind::Number) && self.at(i + 2).is_some_and(is_call) && self.is(i + 3, "(");
+            let telling = self.kind(i + 2, Kind::Number) && self.goes_on(i + 3) || self.is(i + 2, "(") || called;
             // Deep in a text, it is an example query.
             let sorts = self.word(i + 3, &["having", "limit", "asc", "desc"]) && i <= ORDER_BY_WITHIN;
             return if telling || (self.operand(i + 2) && (self.broken || self.comment_ends() || sorts)) {
@@ -377,6 +383,10 @@ impl<'a> Reader<'a> {
         });
         let nested =
             self.at(inner).is_some_and(is_call) && self.is(inner + 1, "(") || self.word(inner, &["select", "case"]);
+        // `charset(current_user())`
+        if self.word(inner, SESSION) && self.is(inner + 1, "(") && self.is(inner + 2, ")") {
+            return 5;
+        }
         let hex = |k: usize| self.at(k).is_some_and(|t| t.kind == Kind::Number && t.text.starts_with(b"0x"));
         if hex(inner) && self.is(inner + 1, ",") && self.kind(inner + 2, Kind::Word) && self.is(inner + 3, "(") {
             return 5;
@@ -453,7 +463,9 @@ impl<'a> Reader<'a> {
             };
         }
         if t.word(&["like", "rlike", "regexp", "glob", "ilike", "in", "between", "sounds", "div", "mod"]) {
-            let right = self.operand(j) || self.is(i + 1, "(");
+            // `' like a robot on fire`
+            let prose = self.kind(j, Kind::Word) && self.kind(j + 1, Kind::Word) && !self.goes_on(j + 1);
+            let right = (self.operand(j) || self.is(i + 1, "(")) && !prose;
             return match (behind, right, self.broken) {
                 (true, true, true) => 4,
                 (true, _, _) if self.kind(j, Kind::Text) || self.kind(j, Kind::Number) || self.word(j, &["null"]) => 3,
@@ -471,17 +483,23 @@ impl<'a> Reader<'a> {
                 0
             };
         }
-        let operator = self.at(j + 1);
+        // `(1)=(1)`
+        let closed =
+            (j + 1..self.tokens.len()).find(|&k| !self.is(k, ")")).filter(|_| j > i + 1 && self.is(j - 1, "("));
+        let operator_at = closed.unwrap_or(j + 1);
+        let operator = self.at(operator_at);
         let compares = operator.is_some_and(|t| {
             t.kind == Kind::Operator && !matches!(t.text, b"/" | b"-" | b"&" | b"+" | b"%" | b"*") || t.word(COMPARES)
         });
-        let literal = |i: usize| self.kind(i, Kind::Number) || self.kind(i, Kind::Text) || self.kind(i, Kind::Open);
+        let literal = |i: usize| {
+            self.kind(i, Kind::Number) || self.kind(i, Kind::Text) || self.kind(i, Kind::Open) || self.word(i, SESSION)
+        };
         // `tier in ["gold"]`: SQL has parentheses there.
-        if operator.is_some_and(|t| t.word(&["in"])) && self.is(j + 2, "[") {
+        if operator.is_some_and(|t| t.word(&["in"])) && self.is(operator_at + 1, "[") {
             return 0;
         }
         if compares {
-            let right = self.skip_open(j + 2);
+            let right = self.skip_open(operator_at + 1);
             let same = self.at(j).zip(self.at(right)).is_some_and(|(a, b)| a.text == b.text);
             // Two conditions are never separated by a comma.
             if self.is(right + 1, ",") && self.word(right + 2, JOINS) {
@@ -501,6 +519,10 @@ impl<'a> Reader<'a> {
                 () if behind => 3,
                 () => 0,
             };
+        }
+        // `and 60's coats`: no statement goes on with a string behind an operand.
+        if self.kind(j, Kind::Number) && operator.is_some_and(|t| t.kind == Kind::Text) {
+            return 0;
         }
         if operator.is_some_and(|t| t.is("(")) && self.kind(j, Kind::Word) {
             return if i == 0 || behind { 2 } else { 0 };
@@ -524,17 +546,6 @@ impl<'a> Reader<'a> {
             (false, true, true) if behind => 4,
             _ => 0,
         }
-    }
-
-    /// Whether the rest joins two strings by numbers alone: `'-0||'`, `'^(0)^'`.
-    fn joins_numbers(&self) -> bool {
-        let Some(([.., operator], last)) = self.tokens.split_last().map(|(l, rest)| (rest, l)) else { return false };
-        let number = |t: &Token<'_>| matches!(t.kind, Kind::Number | Kind::Operator) || t.is("(") || t.is(")");
-        last.kind == Kind::Open
-            && operator.kind == Kind::Operator
-            && self.tokens.len() <= NEAR
-            && self.tokens.iter().rev().skip(1).all(number)
-            && self.tokens.iter().any(|t| t.kind == Kind::Number)
     }
 
     /// Whether the value is a few words as in a search, without a verb of SQL: `xp_cmdshell disable`.
@@ -565,6 +576,8 @@ impl<'a> Reader<'a> {
         match (self.broken, sql) {
             (true, true) if self.tokens.len() - i <= AFTER_COMMENT => 4,
             (true, false) if short && (t.is("--") || t.is("/*")) => 4,
+            // `admin' #`
+            (true, false) if i == 0 && self.tokens.len() == 1 => 4,
             (true, false) if short => 3,
             (false, true) if self.at(i + 2).is_none() && !t.is("#") => 3,
             _ => 0,
@@ -598,6 +611,16 @@ impl<'a> Reader<'a> {
                 .is_some_and(|t| matches!(t.text, b"=" | b"<" | b">" | b"<>" | b"!=" | b"<=>" | b">=" | b"<="));
             if literal(next) && compares && literal(next + 2) && t.text.len() == 2 {
                 return 5;
+            }
+            // `1 || substr(user,1,1) = 'a'`
+            if i == 1
+                && t.is("||")
+                && !self.broken
+                && literal(0)
+                && self.at(next).is_some_and(is_call)
+                && self.is(next + 1, "(")
+            {
+                return 4;
             }
             if self.broken && i <= 1 && (self.operand(next) || self.at(next).is_none()) {
                 return if t.text.len() == 2

@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::token::{Kind, Token};
-use super::vocabulary::CALLS_SURE;
+use super::vocabulary::{CALLS_SURE, is_call};
 
 /// Words behind the name of something that a statement creates or alters.
 const DEFINES: &[&str] = &[
@@ -83,6 +83,12 @@ impl Reader<'_> {
         {
             j += 1;
         }
+        // `select -sin(1), 2 from bar`
+        while self.at(j).is_some_and(|t| matches!(t.text, b"-" | b"+" | b"~" | b"!"))
+            && self.at(j + 1).is_some_and(|t| t.kind == Kind::Number || is_call(t))
+        {
+            j += 1;
+        }
         let Some(first) = self.at(j) else { return if self.broken { 3 } else { 0 } };
         let second = self.at(j + 1);
         match first.kind {
@@ -91,7 +97,14 @@ impl Reader<'_> {
             }
             Kind::Operator => return 3,
             Kind::Text | Kind::Open => return 5,
-            Kind::Number if !self.broken && self.word(j + 1, &["from"]) && self.at(j + 3).is_none() => return 4,
+            Kind::Number
+                if !self.broken
+                    && self.word(j + 1, &["from"])
+                    && self.at(j + 3).is_none()
+                    && !first.text.starts_with(b"0x") =>
+            {
+                return 4;
+            }
             // A choice by number, and nothing else: people write that.
             Kind::Number if !self.broken && j == 1 && second.is_none() && !first.text.starts_with(b"0x") => return 4,
             Kind::Number
@@ -242,6 +255,15 @@ impl Reader<'_> {
             b"copy" => self.operand(next) && w(i + 2, &["from", "to"]),
             b"backup" | b"restore" => w(next, &["database", "log"]),
             b"handler" => self.operand(next) && w(i + 2, &["open", "read"]),
+            b"begin" if self.broken && self.statement_word(next) => true,
+            b"if" | b"while"
+                if self.broken
+                    && self.kind(next, Kind::Number)
+                    && self.kind(i + 3, Kind::Number)
+                    && self.statement_word(i + 4) =>
+            {
+                true
+            }
             b"begin" | b"commit" | b"rollback" => {
                 self.is(next, ";") || w(next, &["transaction", "tran", "declare", "dbms_lock.sleep"])
             }

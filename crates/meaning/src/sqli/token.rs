@@ -50,7 +50,7 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
         }
         let rest = data.get(at..).unwrap_or(&[]);
         let (kind, len) = match b {
-            b' ' | b'\n' | b'\t' | b'\r' | 0x0b | 0x0c | b'\\' => {
+            b' ' | b'\n' | b'\t' | b'\r' | 0x0b | 0x0c | b'\\' | b'\0' => {
                 at += 1;
                 continue;
             }
@@ -67,6 +67,15 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
             b'-' if rest.starts_with(b"--") => (Kind::Comment, 2),
             b'#' if matches!(rest.get(..2), Some(b"#>")) => {
                 (Kind::Operator, if rest.get(2) == Some(&b'>') { 3 } else { 2 })
+            }
+            // `union#x⏎select`: MySQL's comment ends with its line. Behind a keyword it is none of the others' operators.
+            b'#' if list
+                .last()
+                .is_some_and(|t: &Token<'_>| t.word(&["union", "select", "all", "distinct", "and", "or"]))
+                && let Some(end) = memchr::memchr(b'\n', rest) =>
+            {
+                at += end + 1;
+                continue;
             }
             b'#' => (Kind::Comment, 1),
             b'/' if rest.starts_with(b"/*") && comment_unended => (Kind::Comment, 2),

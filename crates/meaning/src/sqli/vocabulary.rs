@@ -9,6 +9,10 @@ pub(super) const JOINS: &[&str] = &[
     "when", "glob",
 ];
 
+/// Names and functions of the session that a statement runs in.
+pub(super) const SESSION: &[&str] =
+    &["current_user", "session_user", "system_user", "user", "database", "schema", "version"];
+
 /// Comparison words.
 pub(super) const COMPARES: &[&str] = &[
     "like", "rlike", "regexp", "is", "in", "between", "sounds", "glob", "ilike", "similar", "match", "contains", "div",
