@@ -367,6 +367,8 @@ pub fn shell_unescape(data: &[u8], out: &mut Vec<u8>) {
             b'\'' | b'"' | b'^' => {}
             b'\\' => match data.get(at) {
                 Some(b'\n') => at += 1,
+                // Escaped once more, as in a string of JSON.
+                Some(b'\\') if data.get(at + 1).is_some_and(|c| c.is_ascii_alphanumeric() || *c == b'/') => at += 1,
                 Some(&c) if c.is_ascii_alphanumeric() || c == b'/' || c == b'-' || c == b'.' => {}
                 _ => out.push(b),
             },
