@@ -211,7 +211,6 @@ fn ends_nothing(tokens: &[Token<'_>]) -> bool {
 /// statement that goes on there compares something, or calls a function.
 fn is_phrase(tokens: &[Token<'_>]) -> bool {
     const LONGEST: usize = 12;
-    let quotes = |t: &Token<'_>| matches!(t.kind, Kind::Text | Kind::Open);
     let plain = |t: &Token<'_>| match t.kind {
         Kind::Word => {
             !vocabulary::joins(t)
@@ -221,7 +220,7 @@ fn is_phrase(tokens: &[Token<'_>]) -> bool {
         Kind::Text => {
             !t.text.iter().any(|b| b.is_ascii_digit() || matches!(b, b'=' | b'<' | b'>' | b'-' | b'#' | b'(' | b'%'))
         }
-        Kind::Open | Kind::Number => true,
+        Kind::Open => true,
         _ => t.is(":") || t.is(",") || t.is("."),
     };
     match tokens {
@@ -232,8 +231,6 @@ fn is_phrase(tokens: &[Token<'_>]) -> bool {
             first.word(&["and", "or", "not", "like", "mod", "div", "xor", "where"])
                 && rest.len() < LONGEST
                 && rest.iter().all(plain)
-                && !rest.iter().any(|t| t.kind == Kind::Number)
-                && rest.iter().any(quotes)
         }
         [] => false,
     }
