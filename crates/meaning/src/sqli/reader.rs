@@ -484,8 +484,8 @@ impl<'a> Reader<'a> {
             };
         }
         // `(1)=(1)`
-        let closed =
-            (j + 1..self.tokens.len()).find(|&k| !self.is(k, ")")).filter(|_| j > i + 1 && self.is(j - 1, "("));
+        let opened = j > i + 1 && self.is(j - 1, "(");
+        let closed = if opened { (j + 1..self.tokens.len()).find(|&k| !self.is(k, ")")) } else { None };
         let operator_at = closed.unwrap_or(j + 1);
         let operator = self.at(operator_at);
         let compares = operator.is_some_and(|t| {

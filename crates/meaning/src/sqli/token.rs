@@ -44,6 +44,7 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
     let mut at = 0;
     // Search only once for the end of an unclosed quote or comment: later ones are unclosed too.
     let (mut unended, mut comment_unended) = ([false; 256], false);
+    let last_line_end = memchr::memrchr(b'\n', data).unwrap_or(0);
     while let Some(&b) = data.get(at) {
         if list.len() == TOKENS {
             break;
@@ -72,6 +73,7 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
             b'#' if list
                 .last()
                 .is_some_and(|t: &Token<'_>| t.word(&["union", "select", "all", "distinct", "and", "or"]))
+                && at < last_line_end
                 && let Some(end) = memchr::memchr(b'\n', rest) =>
             {
                 at += end + 1;
