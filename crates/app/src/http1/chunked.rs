@@ -26,7 +26,7 @@ pub(super) struct Size {
 
 /// Whether a line before a size is skipped: it has only white space.
 pub(super) fn blank(line: &[u8]) -> bool {
-    line.iter().all(|&b| space(b) || b == 0)
+    trimmed(line).is_empty()
 }
 
 /// Whether a size may still follow the beginning of a line: it has at most white space and a sign.

@@ -9,8 +9,7 @@ impl Reader<'_> {
     /// `' * column is \N - '`. Prose has words side by side, or no operator in front of the quote; paths and parts of programs
     /// that are joined have nothing but `/`, `-` and `+`, or other strings between them.
     pub(super) fn is_expression(&self) -> bool {
-        let is_operator =
-            |t: &Token<'_>| t.kind == Kind::Operator || t.word(JOINS) || t.word(COMPARES) || t.word(&["not", "xor"]);
+        let is_operator = |t: &Token<'_>| t.kind == Kind::Operator || t.word(JOINS) || t.word(COMPARES);
         // `"<" + name + ">"`
         let joins_strings = |t: &Token<'_>| {
             let inner = t.text.get(1..t.text.len() - 1).unwrap_or(&[]).trim_ascii();
@@ -32,7 +31,7 @@ impl Reader<'_> {
                     if !operand && !sign {
                         return false;
                     }
-                    compared |= matches!(t.text, b"=" | b"<" | b">" | b"!=" | b"<>" | b"<=" | b">=" | b"<=>");
+                    compared |= t.compares();
                     decides |= !matches!(t.text, b"/" | b"-" | b"+");
                     operand = false;
                 }

@@ -43,6 +43,11 @@ impl<'a> Reader<'a> {
         self.at(i).is_some_and(Token::operand)
     }
 
+    /// Whether it is a number, a string, or the beginning of one.
+    fn literal(&self, i: usize) -> bool {
+        self.at(i).is_some_and(|t| matches!(t.kind, Kind::Number | Kind::Text | Kind::Open))
+    }
+
     /// Skips opening parentheses.
     pub(super) fn skip_open(&self, mut i: usize) -> usize {
         while self.is(i, "(") {
@@ -491,9 +496,7 @@ impl<'a> Reader<'a> {
         let compares = operator.is_some_and(|t| {
             t.kind == Kind::Operator && !matches!(t.text, b"/" | b"-" | b"&" | b"+" | b"%" | b"*") || t.word(COMPARES)
         });
-        let literal = |i: usize| {
-            self.kind(i, Kind::Number) || self.kind(i, Kind::Text) || self.kind(i, Kind::Open) || self.word(i, SESSION)
-        };
+        let literal = |i| self.literal(i) || self.word(i, SESSION);
         // `tier in ["gold"]`: SQL has parentheses there.
         if operator.is_some_and(|t| t.word(&["in"])) && self.is(operator_at + 1, "[") {
             return 0;
@@ -604,11 +607,9 @@ impl<'a> Reader<'a> {
         {
             return 5;
         }
-        let literal = |i: usize| self.kind(i, Kind::Number) || self.kind(i, Kind::Text) || self.kind(i, Kind::Open);
+        let literal = |i| self.literal(i);
         if t.is("||") || t.is("&&") || t.is("|") || t.is("&") {
-            let compares = self
-                .at(next + 1)
-                .is_some_and(|t| matches!(t.text, b"=" | b"<" | b">" | b"<>" | b"!=" | b"<=>" | b">=" | b"<="));
+            let compares = self.at(next + 1).is_some_and(Token::compares);
             if literal(next) && compares && literal(next + 2) && t.text.len() == 2 {
                 return 5;
             }

@@ -31,6 +31,10 @@ impl Token<'_> {
     pub(super) fn word(&self, list: &[&str]) -> bool {
         self.kind == Kind::Word && list.iter().any(|w| w.as_bytes() == self.text)
     }
+    /// Whether it compares two operands.
+    pub(super) fn compares(&self) -> bool {
+        matches!(self.text, b"=" | b"<" | b">" | b"<>" | b"!=" | b"<=>" | b">=" | b"<=")
+    }
     pub(super) fn operand(&self) -> bool {
         matches!(self.kind, Kind::Word | Kind::Number | Kind::Text | Kind::Open)
     }
@@ -42,9 +46,8 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
     // A token has some five bytes.
     let mut list = Vec::with_capacity((data.len() / 4).min(TOKENS));
     let mut at = 0;
-    // Search only once for the end of an unclosed quote or comment: later ones are unclosed too.
-    let (mut unended, mut comment_unended) = ([false; 256], false);
-    let last_line_end = memchr::memrchr(b'\n', data).unwrap_or(0);
+    // Search only once for the end of an unclosed quote or comment, or of the last line: later ones are unclosed too.
+    let (mut unended, mut comment_unended, mut last_line) = ([false; 256], false, false);
     while let Some(&b) = data.get(at) {
         if list.len() == TOKENS {
             break;
@@ -70,14 +73,17 @@ pub(super) fn tokens(data: &[u8]) -> Vec<Token<'_>> {
                 (Kind::Operator, if rest.get(2) == Some(&b'>') { 3 } else { 2 })
             }
             // `union#x⏎select`: MySQL's comment ends with its line. Behind a keyword it is none of the others' operators.
-            b'#' if list
-                .last()
-                .is_some_and(|t: &Token<'_>| t.word(&["union", "select", "all", "distinct", "and", "or"]))
-                && at < last_line_end
-                && let Some(end) = memchr::memchr(b'\n', rest) =>
+            b'#' if !last_line
+                && list
+                    .last()
+                    .is_some_and(|t: &Token<'_>| t.word(&["union", "select", "all", "distinct", "and", "or"])) =>
             {
-                at += end + 1;
-                continue;
+                if let Some(end) = memchr::memchr(b'\n', rest) {
+                    at += end + 1;
+                    continue;
+                }
+                last_line = true;
+                (Kind::Comment, 1)
             }
             b'#' => (Kind::Comment, 1),
             b'/' if rest.starts_with(b"/*") && comment_unended => (Kind::Comment, 2),

@@ -74,6 +74,29 @@ fn a_file_that_is_renamed_by_its_name() {
     assert!(logs[0].contains("\"rename\":{\"from\":\"\\\\a.txt\",\"to\":\"\\\\b.txt\"},\"fuid\":\"\""), "{logs:?}");
 }
 
+/// A refusal has no words (MS-CIFS section 2.2.4.53.2): its response is shown with empty names.
+#[test]
+fn a_session_that_is_refused() {
+    let mut words = [0; 24];
+    words[0] = 0xff;
+    let setup = |response, words: &[u8], bytes: &[u8]| {
+        let mut m = negotiation(response, 2, words, bytes.len() as u16, bytes);
+        m[8] = 0x73;
+        m
+    };
+    let mut t = Talk::new();
+    t.say(ToServer, &setup(false, &words, b"Unix\0Samba\0"));
+    let mut refusal = setup(true, &[], b"");
+    refusal[9..13].copy_from_slice(&0xc000_006d_u32.to_le_bytes());
+    // Its status is one of Windows NT.
+    refusal[15] = 0x40;
+    t.say(ToClient, &refusal);
+    let logs = t.logs();
+    assert!(logs[0].contains("STATUS_LOGON_FAILURE"), "{logs:?}");
+    assert!(logs[0].contains("\"request\":{\"native_os\":\"Unix\",\"native_lm\":\"Samba\"}"), "{logs:?}");
+    assert!(logs[0].contains("\"response\":{\"native_os\":\"\",\"native_lm\":\"\"}"), "{logs:?}");
+}
+
 /// A file that the client reads ends with the response to the close, a file that it writes with the request.
 #[test]
 fn when_a_file_ends() {
