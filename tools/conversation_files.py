@@ -1,4 +1,4 @@
-"""Programs of tools/conversations: files, databases, messages, remote desktops, keys of networks, addresses."""
+"""Programs of tools/conversations: files, databases, messages, devices, a remote desktop."""
 import os, shutil, subprocess
 
 from conversation_lab import CLIENT, SERVER, SERVER6, program
@@ -91,9 +91,6 @@ def mqtt(lab):
         allow_anonymous true
         listener 1884
         password_file {lab.work}/mqtt/pw
-        listener 1885
-        protocol websockets
-        allow_anonymous true
         '''.replace('        ', '')), 1883)
     for version in 'mqttv31', 'mqttv311', 'mqttv5':
         for qos in 0, 1, 2:

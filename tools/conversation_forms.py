@@ -1,5 +1,5 @@
 """Other forms of the captures of tools/conversations, and what an engine logs of them."""
-import collections, concurrent.futures, glob, json, os, random, subprocess, tempfile
+import argparse, collections, concurrent.futures, glob, json, os, random, shlex, sys
 
 import pcap
 
@@ -69,16 +69,18 @@ def without_form(value):
 
 def logged(engine, capture):
     """The application events of a capture, without what depends on its form. Datagrams have their own count."""
-    with tempfile.TemporaryDirectory() as out:
-        done = subprocess.run([engine, '-c', f'{SHARED}/captures/every.yaml', '-S', '/dev/null', '-k', 'none', '-r', capture, '-l', out], capture_output=True, text=True)
-        if done.returncode: raise RuntimeError(f'{capture}: exit status {done.returncode}: {done.stderr[-300:]}')
-        with open(os.path.join(out, 'eve.json')) as f: events = [json.loads(line) for line in f]
-    kept = [e for e in events if e['event_type'] not in ('flow', 'netflow', 'stats', 'arp') and (e['event_type'] != 'anomaly' or e['anomaly']['type'] == 'applayer')]
+    import events
+    command = f'{shlex.quote(os.path.abspath(engine))} -c {SHARED}/captures/every.yaml -S {{rules}} -k none -r {{pcap}} -l {{out}}'
+    all_, fault = events.observe(argparse.Namespace(captures='', rules='/dev/null', timeout=120, engine=command), capture)
+    if fault: raise RuntimeError(f'{capture}: {fault}')
+    kept = [e for e in all_ if e['event_type'] not in ('flow', 'netflow', 'arp') and (e['event_type'] != 'anomaly' or e['anomaly']['type'] == 'applayer')]
     return collections.Counter((e['proto'], json.dumps(without_form(e), sort_keys=True)) for e in kept)
 
 
 def check(engine, folder):
     """Prints events that another form of a capture adds or loses. Returns whether there are any."""
+    sys.path.insert(0, os.path.join(SHARED, 'bench'))
+
     def one(path):
         whole, lines = logged(engine, path), []
         for name, all_ in SAME.items():

@@ -1,7 +1,7 @@
 """Programs of tools/conversations: keys of networks, addresses, boot files, clocks, desktops, newer web protocols."""
-import os, shutil, subprocess
+import shutil, subprocess
 
-from conversation_lab import CLIENT, SERVER, SERVER6, program
+from conversation_lab import CLIENT, SERVER, program
 
 
 @program('swanctl', 'charon-systemd')
@@ -176,11 +176,9 @@ def websocket(lab):
         except OSError: pass''')
 
 
-@program('telnet', 'inetutils-inetd')
+@program('telnet', 'inetutils-inetd', 'telnetd')
 def telnet(lab):
-    daemon = next((p for p in ('/usr/sbin/telnetd', '/usr/sbin/in.telnetd', '/usr/sbin/inetutils-telnetd') if os.path.exists(p)), None)
-    if not daemon: raise RuntimeError('no telnetd')
-    lab.serve('inetutils-inetd -d ' + lab.path('inetd.conf', f'{SERVER}:23 stream tcp nowait root {daemon} telnetd\n'), 23)
+    lab.serve('inetutils-inetd -d ' + lab.path('inetd.conf', f'{SERVER}:23 stream tcp nowait root {shutil.which("telnetd")} telnetd\n'), 23)
     lab.record('telnet-login', f'(sleep 1; printf "user\\r"; sleep .5; printf "wrong\\r"; sleep 3) | timeout 6 telnet {SERVER}')
 
 

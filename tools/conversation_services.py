@@ -1,5 +1,5 @@
 """Programs of tools/conversations: mail, web, names, directories, telephony, keys."""
-import glob, os, re, shutil, struct, subprocess, textwrap
+import glob, os, shutil, subprocess, textwrap
 
 from conversation_lab import CLIENT, SERVER, SERVER6, program
 
@@ -174,7 +174,7 @@ def tls(lab):
         lab.record(f'tls-client{version}', talk(f'-tls{version} -cert {cert} -key {key}', 4431) + '; ' + talk(f'-tls{version}', 4431))
 
 
-@program('ssh-keygen', 'ssh')
+@program('ssh-keygen', 'ssh', 'sshd')
 def ssh(lab):
     for name in 'host', 'user': subprocess.run(['ssh-keygen', '-q', '-N', '', '-t', 'ed25519', '-f', lab.path(name)], check=True)
     os.makedirs('/run/sshd', exist_ok=True)
