@@ -41,12 +41,14 @@ pub struct Sent {
     pub again: bool,
     /// Whether the host discards it because it is no SYN and the host had not answered yet.
     pub premature: bool,
+    /// Whether its checksum is wrong.
+    pub broken: bool,
 }
 
 impl Sent {
     /// Whether a host surely accepts it if it has memory.
     const fn is_sure(&self) -> bool {
-        !(self.lost || self.doubtful || self.premature || self.beyond)
+        !(self.lost || self.broken || self.doubtful || self.premature || self.beyond)
     }
 
     /// Whether it has data at a place.
@@ -126,6 +128,7 @@ impl Course {
             flags: s.flags,
             again: end <= next && (s.len > 0 || end < next),
             premature,
+            broken: s.broken,
         };
         self.time = self.time.max(time);
         if end > start {
@@ -202,6 +205,9 @@ mod tests {
         c.note(&segment(10, 5, 0));
         c.note(&segment(8, 4, 1));
         assert_eq!(c.contested, [(10, 12)]);
+        // A segment with a wrong checksum fills no hole.
+        let broken = Segment { broken: true, ..segment(0, 5, 0) };
+        assert!(course(&[broken, segment(5, 5, 0)]).sent[1].fin_early);
         // Packets from before the connection.
         let mut c = Course::default();
         c.note(&segment(0, 5, 0));

@@ -138,7 +138,8 @@ pub fn reason(d: &Difference, out: &Outcome) -> Option<&'static str> {
     if OUT_OF_WINDOW.iter().any(|e| has(e)) && (at(&|s| s.beyond) || apart && differs || points()) {
         return Some(BEYOND);
     }
-    if differs && has(OLD_TIME) && at(&|s| s.old_time) {
+    // If the flow timed out in the meantime, the engine has forgotten the later timestamp.
+    if differs && (has(OLD_TIME) || out.waits) && at(&|s| s.old_time) {
         return Some(TIME);
     }
     // A pointer at a byte that the application has read has no effect.

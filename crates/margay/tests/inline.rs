@@ -251,9 +251,10 @@ fn inner_bad_link() {
     downloads(&bench.client, SERVER6, 4, 2, 100_000);
     assert!(bad.lost.load(Ordering::Relaxed) > 20 && bad.passed.load(Ordering::Relaxed) > 1000);
     explained(&e.stop());
-    let drops = of_type(&dir, "drop");
-    assert!(drops.is_empty(), "{} {}", drops.len(), drops[0]);
-    assert_eq!(last_stats(&dir)["ips"]["blocked"], 0);
+    let (drops, stats) = (of_type(&dir, "drop"), last_stats(&dir));
+    let events = || [&stats["stream"], &stats["tcp"], &stats["ips"]];
+    assert!(drops.is_empty(), "{} {} {:#?}", drops.len(), drops[0], events());
+    assert_eq!(stats["ips"]["blocked"], 0, "{:#?}", events());
 }
 
 #[test]

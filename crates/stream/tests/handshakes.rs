@@ -314,3 +314,40 @@ fn data_with_a_syn_ack_that_was_not_accepted() {
         assert_eq!(b.read(ToClient, false), "ATTACK", "inline {inline}");
     }
 }
+
+/// A client whose SYN had no signature discards a signed SYN/ACK, and goes on with the server's SYN that follows. If it accepts
+/// the SYN/ACK after all, the connection begins there.
+#[test]
+fn a_signed_syn_ack_to_a_plain_syn() {
+    for accepted in [false, true] {
+        let mut b = Bench::new(StreamConfig::default());
+        b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+        let mut signed = pkt(ToClient, SYN | ACK, 5000, 1001, b"");
+        signed.options.signed = true;
+        b.send(&signed);
+        let first = if accepted {
+            b.send(&pkt(ToServer, ACK, 1001, 5001, b""));
+            5001
+        } else {
+            b.send(&pkt(ToClient, SYN, 6000, 0, b""));
+            b.send(&pkt(ToServer, SYN | ACK, 1000, 6001, b""));
+            6001
+        };
+        b.send(&pkt(ToClient, PSH | ACK, first, 1001, b"data"));
+        b.send(&pkt(ToServer, ACK, 1001, first + 4, b""));
+        assert_eq!(b.read(ToClient, false), "data", "accepted {accepted}");
+    }
+}
+
+/// Passive, data of a split handshake that arrives early is kept, as its receiver keeps it.
+#[test]
+fn early_data_of_a_split_handshake() {
+    let mut b = Bench::new(StreamConfig::default());
+    b.send(&pkt(ToServer, SYN, 1000, 0, b""));
+    b.send(&pkt(ToClient, SYN, 5000, 0, b""));
+    b.send(&pkt(ToServer, SYN | ACK, 1000, 5001, b""));
+    assert_eq!(events(&b.send(&pkt(ToClient, PSH | ACK, 5006, 1001, b"there"))), ["4whs_wrong_seq"]);
+    b.send(&pkt(ToClient, PSH | ACK, 5001, 1001, b"hello"));
+    b.send(&pkt(ToServer, ACK, 1001, 5011, b""));
+    assert_eq!(b.read(ToClient, false), "hellothere");
+}

@@ -23,6 +23,10 @@ impl StreamEngine {
                 self.event(out, E::Hs3SynackInWrongDirection);
                 return false;
             }
+            if s.options.signed && session.flags & flag::SIGNED == 0 && !self.config.inline {
+                // A client without a key discards a signed SYN/ACK. Its next packet will tell.
+                return self.queue(session, Queued::of(s), out);
+            }
             let client = &session.peers[0];
             let first = client.isn.wrapping_add(1);
             let plain = s.ack == first;
@@ -210,11 +214,13 @@ impl StreamEngine {
         }
         if four_way {
             let next = session.peers[from].next_seq;
-            // If a segment begins before the end of its sender's SYN, a host accepts the part after the SYN.
-            let reaches = !self.config.inline && seq::lt(s.seq, next) && seq::gt(s.end(), next);
-            if s.seq != next && !reaches {
+            // A host accepts the part of a segment that lies after its sender's SYN, and keeps early data in the window.
+            let reaches = s.len() > 0 && seq::gt(s.end(), next) && seq::leq(s.end(), session.peers[from].edge);
+            if s.seq != next {
                 self.event(out, E::Hs4WrongSeq);
-                return false;
+                if self.config.inline || !reaches {
+                    return false;
+                }
             }
             if s.ack != session.peers[to].next_seq {
                 self.event(out, E::Hs4InvalidAck);
@@ -322,10 +328,11 @@ fn queued(session: &TcpSession, syn_ack: bool, ack: u32) -> Option<Queued> {
     session.queue.iter().find(|q| q.syn_ack == syn_ack && ack == q.seq.wrapping_add(1)).copied()
 }
 
-/// Makes the handshake one of three packets if the client acknowledges the server's SYN/ACK and did not answer its SYN, which
-/// it did not accept then. Returns whether it is one.
+/// Makes the handshake one of three packets if the client acknowledges the server's stored SYN/ACK and did not answer its SYN,
+/// which it did not accept then. Returns whether it is one.
 fn takes_answer(session: &mut TcpSession, s: &Segment<'_>) -> bool {
-    if session.flags & flag::FOUR_WAY == 0 || s.from != 0 || s.has(tcp::SYN) || !s.has(tcp::ACK) {
+    let waits = session.flags & flag::FOUR_WAY != 0 || session.state == TcpState::SynSent;
+    if !waits || s.from != 0 || s.has(tcp::SYN) || !s.has(tcp::ACK) {
         return false;
     }
     let Some(answer) = queued(session, true, s.ack) else { return false };
