@@ -11,6 +11,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use margay_stream::StreamEvent;
+use serde_json::Value;
+
 use bench::{
     BadLink, Bench, Engine, Ns, SERVER4, SERVER6, Server, addressed, ask, at, connect, events, folder, ip, last_stats,
     of_type, pair, query, sysctl, wait_for,
@@ -32,6 +35,15 @@ const RULES: &str = "\
     drop tcp any any -> any 80 (msg:\"tcp attack\"; content:\"ATTACK-TCP\"; sid:1;)\n\
     drop udp any any -> any 80 (msg:\"udp attack\"; content:\"ATTACK-UDP\"; sid:2;)\n\
     alert http any any -> any any (msg:\"seen\"; http.user_agent; content:\"bench\"; sid:3;)\n";
+
+/// A rule for each stream event.
+fn stream_events() -> String {
+    let rule = |(e, sid): (&StreamEvent, u32)| {
+        let name = e.name();
+        format!("alert tcp any any -> any any (msg:\"{name}\"; stream-event:{name}; sid:{sid};)\n")
+    };
+    StreamEvent::ALL.iter().zip(100..).map(rule).collect()
+}
 
 /// Checks that the sums of lost, sent and dropped packets add up.
 fn explained(said: &[String]) {
@@ -246,15 +258,19 @@ fn inner_bad_link() {
     let (bench, bad) = bad_bench([30, 30, 30], Duration::ZERO);
     let _server = Server::start(&bench.server, 80);
     let dir = folder("inline-bad");
-    let e = Engine::start(&dir, RULES, &Bench::settings(2));
+    let e = Engine::start(&dir, &format!("{RULES}{}", stream_events()), &Bench::settings(2));
     downloads(&bench.client, SERVER4, 8, 5, 100_000);
     downloads(&bench.client, SERVER6, 4, 2, 100_000);
     assert!(bad.lost.load(Ordering::Relaxed) > 20 && bad.passed.load(Ordering::Relaxed) > 1000);
     explained(&e.stop());
-    let (drops, stats) = (of_type(&dir, "drop"), last_stats(&dir));
-    let events = || [&stats["stream"], &stats["tcp"], &stats["ips"]];
-    assert!(drops.is_empty(), "{} {} {:#?}", drops.len(), drops[0], events());
-    assert_eq!(stats["ips"]["blocked"], 0, "{:#?}", events());
+    let drops = of_type(&dir, "drop");
+    // The stream events of the flow tell why.
+    let events = |flow: &Value| {
+        let of_flow = |e: &Value| e["flow_id"] == *flow && e["alert"]["signature_id"].as_u64() >= Some(100);
+        of_type(&dir, "alert").into_iter().filter(of_flow).map(|e| e.to_string()).collect::<Vec<_>>().join("\n")
+    };
+    assert!(drops.is_empty(), "{} {} after\n{}", drops.len(), drops[0], events(&drops[0]["flow_id"]));
+    assert_eq!(last_stats(&dir)["ips"]["blocked"], 0);
 }
 
 #[test]

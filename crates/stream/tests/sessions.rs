@@ -126,12 +126,23 @@ fn late_copies_are_spared_and_other_words_are_not() {
     b.send(&at(pkt(ToClient, ACK, 5001, 1004, b""), 110));
     assert!(!b.send(&first).drop);
     for (seq, flags, words) in
-        [(1001, PSH | ACK, b"hellO "), (1007, PSH | ACK, b"worldx"), (1001, FIN | ACK, b"hello ")]
+        [(1001, PSH | ACK, b"hellO "), (1007, PSH | ACK, b"worlDx"), (1001, FIN | ACK, b"hello ")]
     {
         let other = b.send(&at(pkt(ToServer, flags, seq, 5001, words), 102));
         assert_eq!((other.accepted, other.drop), (false, true), "{seq} {words:?}");
     }
     assert_eq!(b.read(ToServer, false), "hello world");
+    // New data that was overtaken is inspected and passes. What comes in its place later is rewritten to it.
+    let overtaken = b.send(&at(pkt(ToServer, PSH | ACK, 1012, 5001, b"!"), 102));
+    assert!(overtaken.accepted && !overtaken.drop);
+    assert!(b.send(&at(pkt(ToServer, PSH | ACK, 1012, 5001, b"?"), 111)).rewrite);
+    assert_eq!(b.read(ToServer, false), "!");
+    // Its receiver has recorded the later timestamp, and gets the header alone.
+    let mut ack = pkt(ToClient, ACK, 5001, 1013, b"");
+    ack.options.timestamp = Some((111, 111));
+    b.send(&ack);
+    let late = b.send(&at(pkt(ToServer, PSH | ACK, 1013, 5001, b"..."), 102));
+    assert!(!late.accepted && !late.drop && late.without_data);
 }
 
 /// The sensor may see a reset or FIN that the receiving host does not: later data must not pass uninspected.

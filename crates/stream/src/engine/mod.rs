@@ -6,6 +6,7 @@ mod established;
 mod handshake;
 mod resume;
 mod states;
+mod timestamps;
 
 use margay_flow::{Direction, FlowState};
 use margay_packet::tcp::{TcpHeader, TcpOptions, flag as tcp};
@@ -287,6 +288,13 @@ impl StreamEngine {
             match self.spare(session, s) {
                 Spare::Passes => {}
                 Spare::WithoutData => out.without_data = true,
+                // The receiver has a later timestamp, discards the data and says what it lacks.
+                Spare::No
+                    if out.events.contains(StreamEvent::PktInvalidTimestamp)
+                        && timestamps::was_overtaken(session, s) =>
+                {
+                    out.without_data = true;
+                }
                 Spare::No => out.drop = true,
             }
         }
