@@ -121,6 +121,16 @@ impl Regex {
         &self.pattern
     }
 
+    /// Whether a match may depend on what is before it, so that it may be found in the rest of some data and not in the whole. True
+    /// in doubt.
+    pub(crate) fn is_anchored(&self) -> bool {
+        let p = self.pattern.as_bytes();
+        let in_class = |at: usize| p.get(..at).is_some_and(|p| p.ends_with(b"[") && !p.ends_with(b"\\["));
+        let caret = |at: usize| p.get(at) == Some(&b'^') && !in_class(at);
+        let escaped = |w: &[u8]| matches!(w, [b'\\', b'A' | b'G' | b'b' | b'B']);
+        (0..p.len()).any(caret) || p.windows(2).any(escaped) || self.pattern.contains("(?<")
+    }
+
     /// `pattern` with PCRE options `ismxAEG`; `None` if the matcher might find less than PCRE.
     pub fn new(pattern: &str, options: &str) -> Option<Regex> {
         let mut r = Regex { pattern: pattern.to_owned(), caseless: false, dot_all: false, multi_line: false };

@@ -120,6 +120,9 @@ fn entries(mut list: Vec<(&Literal, u32)>) -> Vec<Entry> {
         .collect()
 }
 
+/// The part of a buffer's expressions that are anchored.
+const ANCHORED: usize = 3;
+
 /// The number of digits in a row that an expression needs; 0 if it needs none.
 pub(crate) fn digits_of(regex: &Regex) -> usize {
     match digits::of_pattern(regex.pattern()) {
@@ -150,6 +153,8 @@ struct Regexes {
     digits: usize,
     /// The form of the numbers that all of them want, if they want nothing else.
     stretch: Option<Stretch>,
+    /// They may match at the beginning of data because nothing is before it (`^`).
+    anchored: bool,
     /// Indexed by the number of the expression.
     rules: Box<[Box<[u32]>]>,
 }
@@ -216,19 +221,24 @@ impl<'a> PrefilterBuilder<'a> {
         let mut out = Prefilter::new(self.literals, cache);
         out.bytes = Bytes::new(&self.bytes);
         // Expressions that need a row of digits are only searched if there is one, and only there if they want a number.
-        let mut parts: [Vec<_>; 3] = Default::default();
+        let mut parts: [Vec<_>; 4] = Default::default();
         for (regex, rules) in self.regexes {
             let digits = digits_of(regex);
             let stretch = if digits > 0 { Stretch::of_pattern(regex.pattern()) } else { None };
-            let part = if digits == 0 { 2 } else { usize::from(stretch.is_none()) };
+            let part = match (regex.is_anchored(), digits) {
+                (true, _) => ANCHORED,
+                (false, 0) => 2,
+                (false, _) => usize::from(stretch.is_none()),
+            };
             parts[part].push((digits, stretch, regex, rules));
         }
-        for part in parts {
+        for (n, part) in parts.into_iter().enumerate() {
             let Some(digits) = part.iter().map(|r| r.0).min() else { continue };
             let stretch = part.iter().map(|r| r.1).reduce(|all, one| Some(all?.or(one?))).flatten();
             let (list, rules): (Vec<_>, Vec<_>) =
                 part.into_iter().map(|(_, _, r, rules)| (r.clone(), rules.into_boxed_slice())).unzip();
-            out.regexes.push(Regexes { matcher: cache.regexes(list), digits, stretch, rules: rules.into() });
+            let (anchored, matcher) = (n == ANCHORED, cache.regexes(list));
+            out.regexes.push(Regexes { matcher, digits, stretch, anchored, rules: rules.into() });
         }
         out
     }
@@ -314,6 +324,9 @@ impl Prefilter {
         }
         for r in &self.regexes {
             r.scan(data, scratch, out);
+            if let Some(new) = new.filter(|_| r.anchored) {
+                r.scan(new, scratch, out);
+            }
         }
     }
 }

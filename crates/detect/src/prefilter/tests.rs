@@ -194,3 +194,30 @@ proptest! {
         }
     }
 }
+
+/// Checks look at the new part of stream data by itself, so an expression may match at its beginning.
+#[test]
+fn an_anchor_holds_at_the_beginning_of_new_data() {
+    if !MpmAlgo::has_hyperscan() {
+        return;
+    }
+    let regexes = ["^POST", r"\bPOST", "[^P]POST"].map(|r| Regex::new(r, "").unwrap());
+    assert_eq!(regexes.each_ref().map(Regex::is_anchored), [true, true, false]);
+    assert!(Regex::new(r"\[^POST", "").unwrap().is_anchored());
+    let mut cache = MatcherCache::new(MpmAlgo::Hyperscan);
+    let mut builder = PrefilterBuilder::default();
+    regexes.iter().zip(0..).for_each(|(r, rule)| builder.add_regex(r, rule));
+    let p = builder.finish(&mut cache);
+    let mut scratch = Scratch::default();
+    cache.finish().unwrap().0.iter().for_each(|m: &Matcher| scratch.prepare(m).unwrap());
+    let mut found = |data: &[u8], seen| {
+        let mut out = Vec::new();
+        p.scan_from(data, seen, &mut scratch, &mut out);
+        out.sort_unstable();
+        out.dedup();
+        out
+    };
+    assert_eq!(found(b"GET xPOST", 0), [2]);
+    assert_eq!(found(b"GET xPOST", 5), [0, 1, 2]);
+    assert_eq!(found(b"POST", 0), [0, 1]);
+}
