@@ -6,11 +6,13 @@ use crate::declare::{Opening, Protocol};
 use crate::expect::Carries;
 use crate::first_data::FirstData;
 use crate::frame::STREAM;
-use crate::parser::{AppCounters, Outcome, Parse, Parser};
+use crate::parser::{Outcome, Parse, Parser};
 use crate::proto::AppProto;
 use crate::recognise::{Probed, RecogniseState, Recognised, TCP, begins_with};
 use crate::registry::{declaration, protocol};
-use crate::tx::Transaction;
+
+mod agreed;
+mod moved;
 
 pub use crate::parser::ParserError;
 
@@ -111,6 +113,8 @@ pub struct AppSession {
     /// The number of transactions that the last freed parser had.
     last_txs: u64,
     told: DirtyFlags,
+    agreement: Option<agreed::Agreement>,
+    expected: AppProto,
 }
 
 /// Whether a parser ran since the flags were last taken: if none did, no transaction has changed.
@@ -168,7 +172,11 @@ impl AppSession {
         // The other direction's data, or the end of this one, ends the wait.
         let waited = self.waits.take().is_some();
         let refuted = self.refuted[dir.index()];
+        if self.look_after_agreement(cx, dir, data) {
+            return WAIT;
+        }
         self.recognise(cx, dir, data);
+        self.go_on_after_agreement(cx, data);
         if self.turn {
             return WAIT;
         }
@@ -262,7 +270,7 @@ impl AppSession {
 
     /// Handles a gap in a direction.
     pub fn gap(&mut self, cx: &mut Parse<'_>, dir: Direction, len: u64) {
-        self.waits = None;
+        (self.waits, self.agreement) = (None, None);
         if self.off || self.passing || self.truncated[dir.index()] {
             return;
         }
@@ -364,6 +372,9 @@ impl AppSession {
                 if let Some(to) = to {
                     (self.side, self.fresh) = ([to; 2], true);
                     self.start(cx, to);
+                    if cx.config.declared.secured() == Some(to) {
+                        self.agree(self.before, to);
+                    }
                     if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
                         parser.take_over(cx, from);
                     }
@@ -676,21 +687,5 @@ impl AppSession {
             self.past_txs += self.last_txs;
         }
         self.parsers.len() < before
-    }
-}
-
-impl AppCounters {
-    /// Moves the memory of a parser's transactions from one worker's counters to another's: subtracts it if the flow leaves
-    /// (`leave`), or adds it.
-    pub fn moved(&mut self, parser: &dyn Parser, leave: bool) {
-        let Some(counter) = protocol(parser.proto()).and_then(|p| p.memory_counter) else { return };
-        let total = counter(self);
-        let mut held = 0u64;
-        let mut from = 0;
-        while let Some(id) = parser.next_tx(from) {
-            from = id + 1;
-            held = held.saturating_add(parser.tx(id).map_or(0, Transaction::counted));
-        }
-        *total = if leave { total.saturating_sub(held) } else { total.saturating_add(held) };
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{AppConfig, Handover};
 use crate::expect::Carries;
 use crate::parser::{AppCounters, Outcome, Parse, Parsed, Parser, Shared};
 use crate::proto::AppProto;
-use crate::recognise::{Mode, Opening, Probe, Recognition};
+use crate::recognise::{Mode, Opening, Probe, Probed, Recognition};
 use crate::tx::Transaction;
 
 /// Creates the parser of an announced connection, whose content has this direction.
@@ -55,6 +55,8 @@ pub struct Protocol {
     /// Words with which clients may begin once the server's side is this protocol, besides those of `recognition`. Alone they
     /// do not identify the protocol.
     pub first_words: &'static [&'static str],
+    /// Whether a client's first data is this protocol's, when another conversation was to become one of it.
+    pub client_begins: fn(&[u8]) -> Probed,
     /// Creates the parser for a flow.
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
     /// Creates the parser of an announced connection that carries this protocol in a direction ([`crate::expect`]); `None` if
@@ -126,6 +128,7 @@ impl Protocol {
             inline_probes: &[],
             opening: Opening::Any,
             first_words: &[],
+            client_begins: |_| Probed::Yes { reverse: false },
             parser: name_only,
             expected: None,
             keywords: &[],

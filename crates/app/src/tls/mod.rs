@@ -74,6 +74,7 @@ pub static PROTOCOL: Protocol = Protocol {
     capital_events: true,
     opening: Opening::ClientFirst,
     recognition: recognition::RECOGNITION,
+    client_begins: recognition::client_begins,
     parser,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,

@@ -8,6 +8,7 @@ use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
 
 use super::handshake::kind::CLIENT_HELLO;
 use super::record::{HEAD_LEN, Head, RECORD_MAX, kind};
+use super::sslv2;
 
 /// Level of an alert that does not end the session (RFC 5246 section 7.2).
 const WARNING: u8 = 1;
@@ -47,6 +48,27 @@ pub(super) const RECOGNITION: Recognition = Recognition {
         Probe { transport: TCP, ports: &[], probe: client_hello },
     ],
 };
+
+/// Whether a client's data begins with a record of TLS, or with a greeting of SSL 2.0.
+pub(super) fn client_begins(data: &[u8]) -> Probed {
+    let version = data.get(1);
+    let (yes, no) = (Probed::Yes { reverse: false }, Probed::No);
+    match data {
+        [] => Probed::More,
+        [first, ..] if matches!(*first, kind::CHANGE_CIPHER..=kind::HEARTBEAT) => match version {
+            None => Probed::More,
+            Some(3) => yes,
+            Some(_) => no,
+        },
+        // The message follows the length of two bytes, or of three with padding.
+        [first, ..] if sslv2::begins_with(*first) => match data.get(if first & 0x80 != 0 { 2 } else { 3 }) {
+            None => Probed::More,
+            Some(&sslv2::kind::CLIENT_HELLO) => yes,
+            Some(_) => no,
+        },
+        _ => no,
+    }
+}
 
 /// The limit of records before the ClientHello: OpenSSL skips 32 empty ones, Go 15 warnings.
 const RECORDS_BEFORE: usize = 32;

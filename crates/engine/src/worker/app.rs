@@ -178,7 +178,7 @@ impl FlowApp {
             return (margay_detect::checks::AppProtos { side, flow: s.before(), original }, s.proto);
         }
         let side = s.sides_shown();
-        (margay_detect::checks::AppProtos { side, flow: s.proto, original: s.original }, AppProto::Unknown)
+        (margay_detect::checks::AppProtos { side, flow: s.proto, original: s.original }, s.expected())
     }
 }
 
