@@ -11,15 +11,30 @@ pub struct WindowLimits {
     pub min: u32,
     /// Inspected data that the next inspection repeats (`*-body-inspect-window`).
     pub window: u32,
+    /// Until more than so many bytes were inspected, each inspection repeats all of them. Inline, where inspections are small, rules
+    /// see as much together as they do otherwise.
+    pub whole: u32,
+}
+
+impl WindowLimits {
+    /// The limits for inline inspection: data is inspected before it is passed on, so it never waits for more.
+    pub const fn inline(self) -> WindowLimits {
+        WindowLimits { min: 0, window: self.window, whole: self.min }
+    }
+
+    /// Where the next inspection begins, after `inspected` bytes.
+    fn begins(self, inspected: u64) -> u64 {
+        if inspected <= u64::from(self.whole) { 0 } else { inspected.saturating_sub(u64::from(self.window)) }
+    }
 }
 
 /// The limits for files of protocols without settings for it, as in Suricata: a file is inspected once it is complete or 32 KiB
 /// of it are there.
-pub const FILE_WINDOW: WindowLimits = WindowLimits { min: 32 << 10, window: 4 << 10 };
+pub const FILE_WINDOW: WindowLimits = WindowLimits { min: 32 << 10, window: 4 << 10, whole: 0 };
 
-/// [`FILE_WINDOW`]; inline without the least amount, since data is inspected before it is passed on.
+/// [`FILE_WINDOW`], or the limits of that for inline inspection.
 pub const fn file_window(inline: bool) -> WindowLimits {
-    WindowLimits { min: if inline { 0 } else { FILE_WINDOW.min }, ..FILE_WINDOW }
+    if inline { FILE_WINDOW.inline() } else { FILE_WINDOW }
 }
 
 /// The tail of streamed data that detection has not inspected, or needs again to find matches across the boundary.
@@ -103,7 +118,7 @@ impl Window {
         if !self.has_new() && !at_end {
             return None;
         }
-        let from = self.inspected.saturating_sub(u64::from(limits.window)).max(self.start);
+        let from = limits.begins(self.inspected).max(self.start);
         let data = self.bytes().get((from - self.start) as usize..).unwrap_or(&[]);
         Some(Found { data, offset: from, end: at_end, seen: self.inspected.saturating_sub(from) as usize })
     }
@@ -114,7 +129,7 @@ impl Window {
             return;
         }
         self.inspected = self.total();
-        let keep = self.inspected.saturating_sub(u64::from(limits.window));
+        let keep = limits.begins(self.inspected);
         // The rest moves to the front when new data needs the room, so freeing waits until it is worth the copy.
         let free = keep.saturating_sub(self.start) as usize;
         let held = self.bytes().len();
@@ -162,7 +177,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const L: WindowLimits = WindowLimits { min: 4, window: 2 };
+    const L: WindowLimits = WindowLimits { min: 4, window: 2, whole: 0 };
 
     #[test]
     fn looks_when_there_is_enough() {
@@ -181,6 +196,19 @@ mod tests {
     }
 
     #[test]
+    fn inline_the_beginning_is_looked_at_as_a_whole() {
+        let mut w = Window::default();
+        let due = |data, offset, seen| Some(Found { data, offset, end: false, seen });
+        for (new, all, seen) in [(&b"ab"[..], &b"ab"[..], 0), (b"cd", b"abcd", 2), (b"e", b"abcde", 4)] {
+            w.append(new);
+            assert_eq!(w.due(L.inline(), false), due(all, 0, seen));
+            w.looked_at(L.inline(), false);
+        }
+        w.append(b"f");
+        assert_eq!(w.due(L.inline(), false), due(b"def", 3, 2));
+    }
+
+    #[test]
     fn events_show_what_the_last_look_had() {
         let mut w = Window::default();
         w.append(b"abcdef");
@@ -188,7 +216,7 @@ mod tests {
         assert_eq!((w.held(), w.shown()), ((&b"ef"[..], 4), &b"abcdef"[..]));
         w.append(b"g");
         assert_eq!(w.shown(), b"efg");
-        w.looked_at(WindowLimits { min: 4, window: 0 }, true);
+        w.looked_at(WindowLimits { window: 0, ..L }, true);
         assert_eq!((w.held(), w.shown()), ((&b""[..], 7), &b"efg"[..]));
         w.append(b"h");
         assert_eq!((w.held(), w.shown()), ((&b"h"[..], 7), &b"h"[..]));

@@ -141,7 +141,7 @@ impl Default for ServerConfig {
             personality: Personality::Ids,
             path: PathConfig::of(Personality::Ids),
             body_limit: [100 << 10, 100 << 10],
-            window: [FILE_WINDOW, WindowLimits { min: 40 << 10, window: 16 << 10 }],
+            window: [FILE_WINDOW, WindowLimits { min: 40 << 10, window: 16 << 10, whole: 0 }],
             layers: [2, 2],
             decompress: Limits::default(),
             swf: None,
@@ -159,7 +159,7 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// The inspection limits of bodies. Inline, data is inspected before it is forwarded, so it never waits for more.
     pub(crate) fn windows(&self, inline: bool) -> [WindowLimits; 2] {
-        self.window.map(|w| WindowLimits { min: if inline { 0 } else { w.min }, ..w })
+        if inline { self.window.map(WindowLimits::inline) } else { self.window }
     }
 
     /// Sets a personality, including its path settings.

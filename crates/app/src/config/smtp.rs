@@ -45,7 +45,7 @@ impl Default for Config {
 impl Config {
     /// The inspection limits for file data.
     pub(crate) fn file_window(&self) -> WindowLimits {
-        WindowLimits { min: self.window.min.min(self.content_limit), window: self.window.window }
+        WindowLimits { min: self.window.min.min(self.content_limit), ..self.window }
     }
 }
 

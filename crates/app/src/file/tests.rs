@@ -203,7 +203,7 @@ fn forced_magic_is_logged() {
 #[test]
 fn data_waits_for_detection() {
     let mut t = T::new(FileConfig::default(), FileWants::default());
-    let limits = WindowLimits { min: 4, window: 2 };
+    let limits = WindowLimits { min: 4, window: 2, whole: 0 };
     t.open(ToClient, "");
     t.append(ToClient, b"abc");
     assert_eq!(t.files.all()[0].data(limits), None);
@@ -453,7 +453,7 @@ fn ranges_are_put_together() {
     assert_eq!(t.sizes(), [3]);
     t.range(5, 10, b"567");
     assert_eq!(t.sizes(), [3, 10]);
-    let limits = WindowLimits { min: 0, window: 0 };
+    let limits = WindowLimits::default();
     let whole = &t.files.all()[1];
     assert_eq!(whole.data(limits), Some(Found { data: b"0123456789", offset: 0, end: true, seen: 0 }));
     assert!(t.log(1).contains(r#""md5":"781e5e245d69b566979b86e28d23f2c7","stored":false,"size":10,"tx_id""#));
@@ -581,7 +581,7 @@ proptest! {
                     let scope = match kind { 0 => StoreScope::File(i), 1 => StoreScope::Tx, _ => StoreScope::Flow };
                     t.files.request_store([sid & 1 > 0, sid & 2 > 0], scope, sid);
                 }
-                Op::Inspected(d) => t.files.inspected(way(d), WindowLimits { min: 4, window: 4 }),
+                Op::Inspected(d) => t.files.inspected(way(d), WindowLimits { min: 4, window: 4, whole: 0 }),
                 Op::Log => {
                     t.flush();
                     for i in t.files.due_for_log().collect::<Vec<_>>() {

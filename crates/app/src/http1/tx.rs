@@ -59,7 +59,9 @@ pub struct Http1Tx {
     pub(super) port: Option<u16>,
     /// Whether a `100 Continue` was seen.
     pub(super) continued: bool,
-    window: [WindowLimits; 2],
+    /// The inspection limits of bodies by direction, as bytes before the first inspection and bytes that each later one repeats.
+    window: [(u32, u32); 2],
+    inline: bool,
     /// How Flash files in the response are decompressed for rules.
     pub(super) swf: Option<Box<(SwfConfig, Limits)>>,
     /// Memory at the last count.
@@ -76,7 +78,7 @@ impl Http1Tx {
     /// Sets up a new transaction.
     pub(super) fn set_up(&mut self, id: u64, server: &ServerConfig, inline: bool) {
         self.base.id = id;
-        self.window = server.windows(inline);
+        (self.window, self.inline) = (server.window.map(|w| (w.min, w.window)), inline);
         if let Some(swf) = server.swf {
             self.swf = Some(Box::new((swf, server.decompress)));
         }
@@ -321,7 +323,9 @@ impl Http1Tx {
     }
 
     pub(super) fn limits(&self, dir: Direction) -> WindowLimits {
-        let mut limits = self.window.get(dir.index()).copied().unwrap_or(WindowLimits { min: 0, window: 0 });
+        let (min, window) = self.window.get(dir.index()).copied().unwrap_or_default();
+        let limits = WindowLimits { min, window, whole: 0 };
+        let mut limits = if self.inline { limits.inline() } else { limits };
         // A Flash file is decompressed once, when all required data is available.
         if let (Some((swf, _)), Direction::ToClient) = (self.swf.as_deref(), dir)
             && let (data, 0) = self.response.body.window().held()

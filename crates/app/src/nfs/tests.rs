@@ -223,7 +223,7 @@ fn a_file_that_is_open_at_the_end() {
 /// No COMMIT follows a write that the server stores at once, so rules inspect what there is of the file.
 #[test]
 fn a_synchronous_write_is_inspected() {
-    let limits = WindowLimits { min: 100, window: 100 };
+    let limits = WindowLimits { min: 100, window: 100, whole: 0 };
     let due = |stable| {
         let mut talk = tcp();
         talk.shared.files.wants.data = true;

@@ -282,6 +282,8 @@ pub struct InspectContext<W = Off> {
     base64: Vec<u8>,
     /// Where the last matching check ended, after a match.
     pub(crate) cursor: usize,
+    /// Bytes of the buffer that are before the data: it is a part of a long body or file.
+    start: u64,
     steps: u32,
     /// For literals that are tried at each place: the range of the buffer in which all places failed. For one buffer of
     /// one rule.
@@ -315,6 +317,7 @@ impl<W> InspectContext<W> {
             pcre: PcreScratch::new(),
             base64: Vec::with_capacity(BASE64_MAX + 4),
             cursor: 0,
+            start: 0,
             steps: 0,
             tried: [(0, 0); TRIED_MAX],
             captures: Vec::with_capacity(CAPTURES_MAX.0),
@@ -383,10 +386,19 @@ impl CompiledBuffer {
         self.inspect(data, ctx)
     }
 
+    /// As [`Self::inspect`], for a part of a body or file that has `start` bytes before it. As in Suricata, `depth`, `startswith` and
+    /// `bsize` count from the beginning, all else from the part.
+    pub(crate) fn inspect_part<W: Observer>(&self, data: &[u8], start: u64, ctx: &mut InspectContext<W>) -> bool {
+        ctx.start = start;
+        let holds = self.inspect(data, ctx);
+        ctx.start = 0;
+        holds
+    }
+
     /// As [`Self::matches`], with or without a watcher.
     pub(crate) fn inspect<W: Observer>(&self, data: &[u8], ctx: &mut InspectContext<W>) -> bool {
         // The cheap conditions exclude most buffers. A watcher must see which check fails, so all checks run then.
-        if !W::CHECKS && !self.head.fits(data) {
+        if !W::CHECKS && ctx.start == 0 && !self.head.fits(data) {
             return false;
         }
         ctx.steps = 0;

@@ -144,13 +144,8 @@ impl ContentOp {
         }
         let offset = self.offset.as_ref().map_or(0, |o| ctx.position(o));
         start = start.max(offset);
-        if let Some(d) = &self.depth {
-            end = end.min(offset.saturating_add(ctx.position(d)));
-        }
         let n = self.len as i64;
-        if self.starts_with {
-            end = end.min(offset.saturating_add(n));
-        }
+        end = end.min(self.last(ctx));
         end = end.min(len);
         if self.ends_with {
             if end < len {
@@ -160,6 +155,15 @@ impl ContentOp {
         }
         let start = start.max(0);
         if end - start < n { None } else { Some((start as usize, end as usize)) }
+    }
+
+    /// Where the literal ends at the latest, by its depth. Before the data, if the place is in a part that is gone.
+    fn last<W>(&self, ctx: &InspectContext<W>) -> i64 {
+        let depth = self.depth.as_ref().map(|d| ctx.position(d));
+        let depth = if self.starts_with { Some(depth.unwrap_or(i64::MAX).min(self.len as i64)) } else { depth };
+        let Some(depth) = depth else { return i64::MAX };
+        let offset = self.offset.as_ref().map_or(0, |o| ctx.position(o));
+        offset.saturating_add(depth).saturating_sub(ctx.start.cast_signed())
     }
 
     fn find(&self, data: &[u8], start: usize, end: usize) -> Option<usize> {
@@ -219,7 +223,8 @@ impl CompiledBuffer {
                         place = found.map(|at| (at, at + c.len));
                     }
                     if c.negated {
-                        found.is_none()
+                        // Of a place in an earlier part, nothing is known here.
+                        found.is_none() && (ctx.start == 0 || c.last(ctx) > 0)
                     } else {
                         let exhausted = if c.is_relative() { fail } else { Outcome::Stop };
                         let (Some(at), Some((start, end))) = (found, window) else {
@@ -272,7 +277,7 @@ impl CompiledBuffer {
                     let there = if *relative { (cursor as i64).saturating_add(at) <= len } else { at < len };
                     there != *negated
                 }
-                Op::Bsize(c) => c.holds(data.len() as u64),
+                Op::Bsize(c) => c.holds(ctx.start.saturating_add(data.len() as u64)),
                 Op::ByteTest(b) => byte_test(b, data, cursor, ctx),
                 Op::ByteJump(b) => jumped(byte_jump(b, data, cursor, ctx), &mut cursor),
                 Op::ByteExtract(b) => jumped(byte_extract(b, data, cursor, ctx), &mut cursor),
@@ -290,7 +295,10 @@ impl CompiledBuffer {
                     let outcome = if decoded.is_empty() || inner.is_empty() {
                         Outcome::Fail
                     } else {
-                        self.run(inner, &decoded, 0, ctx)
+                        let start = std::mem::take(&mut ctx.start);
+                        let outcome = self.run(inner, &decoded, 0, ctx);
+                        ctx.start = start;
+                        outcome
                     };
                     ctx.base64 = decoded;
                     outcome == Outcome::Match

@@ -5,7 +5,7 @@ use margay_rules::ast::{NumberTest, Which};
 
 use super::State;
 use super::scripts::ScriptCall;
-use super::values::{TxScratch, each, slot_of, whole};
+use super::values::{TxScratch, each, slot_of, start_of, whole};
 use crate::input::Input;
 use crate::rule::CompiledRule;
 use crate::tx::{SlotSource, Step, TxRule, View, What};
@@ -80,7 +80,7 @@ impl<W: Watch> State<W> {
                 if *kind == BufferKind::Stream && def.is_one() {
                     let Some((def, cached)) = slot_of(view, scratch, *slot) else { return Outcome::Never };
                     return match whole(cached, def, view, context, transforms) {
-                        Some(f) if check.inspect(f.data, context) => Outcome::Holds,
+                        Some(f) if check.inspect_part(f.data, start_of(def, &f), context) => Outcome::Holds,
                         Some(f) if f.end => Outcome::Never,
                         _ if view.complete => Outcome::Never,
                         _ => Outcome::Later,
@@ -94,7 +94,7 @@ impl<W: Watch> State<W> {
                 let TxScratch { one, slots, .. } = scratch;
                 let kept = slots.get_mut(usize::from(*slot));
                 each((one, kept), def, view, context, transforms, &mut |f, context| {
-                    found = check.inspect(f.data, context);
+                    found = check.inspect_part(f.data, start_of(def, &f), context);
                     found
                 });
                 match found {
@@ -116,14 +116,14 @@ impl<W: Watch> State<W> {
                         && !(*kind == BufferKind::Stream && f.data.is_empty() && f.offset == 0)
                     {
                         there = true;
-                        holds = check.is_some_and(|c| c.inspect(f.data, context));
+                        holds = check.is_some_and(|c| c.inspect_part(f.data, start_of(def, &f), context));
                     }
                 } else {
                     let TxScratch { one, slots, .. } = scratch;
                     let kept = slots.get_mut(usize::from(*slot));
                     each((one, kept), def, view, context, transforms, &mut |f, context| {
                         there = true;
-                        holds = check.is_some_and(|c| c.inspect(f.data, context));
+                        holds = check.is_some_and(|c| c.inspect_part(f.data, start_of(def, &f), context));
                         holds
                     });
                 }
@@ -162,7 +162,7 @@ impl<W: Watch> State<W> {
         let TxScratch { one, slots, .. } = scratch;
         let kept = slots.get_mut(usize::from(slot));
         each((one, kept), def, view, context, transforms, &mut |f, context| {
-            found = check.is_none_or(|c| c.inspect(f.data, context));
+            found = check.is_none_or(|c| c.inspect_part(f.data, start_of(def, &f), context));
             if found {
                 call.offset = if check.is_some() { context.cursor } else { 0 };
                 found = scripts.call(&mut call, Some(f.data), &context.variables);

@@ -7,7 +7,7 @@ use margay_rules::ast::{Action, ActionScope};
 
 use super::file::FileOutcome;
 use super::step::Outcome;
-use super::values::{TxScratch, each, slot_of, value, with_whole};
+use super::values::{TxScratch, each, slot_of, start_of, value, with_whole};
 use super::{Match, State};
 use crate::detect::Detect;
 use crate::header::PacketKey;
@@ -362,12 +362,13 @@ impl<W: Watch> State<W> {
             let mut take = |found: Found<'_>, context: &mut InspectContext<W>| {
                 let data = found.data;
                 let seen = if known { found.seen } else { 0 };
-                match memo.get(of, data) {
+                let start = start_of(slot, &found);
+                match memo.get(of, data).filter(|_| start == 0) {
                     Some(rules) => out.extend_from_slice(rules),
                     None => {
                         let from = out.len();
-                        slot.candidates((data, seen), rules, look, context, mpm, out);
-                        if seen == 0 {
+                        slot.candidates((data, seen, start), rules, look, context, mpm, out);
+                        if seen == 0 && start == 0 {
                             memo.keep(of, data, out.get(from..).unwrap_or_default());
                         }
                     }
@@ -397,7 +398,7 @@ impl<W: Watch> State<W> {
         for &(index, kept) in missed.iter() {
             let from = out.len();
             let Some(data) = value(cached, slot, view, context, transforms, one, index) else { continue };
-            slot.candidates((data, 0), rules, look, context, mpm, out);
+            slot.candidates((data, 0, 0), rules, look, context, mpm, out);
             one.clear();
             if kept && let Some(raw) = view.buffer(id, index, one) {
                 memo.keep(of, raw.data, out.get(from..).unwrap_or_default());
@@ -580,8 +581,10 @@ impl<W: Watch> State<W> {
                 What::Lua { number, buffer, changes } => {
                     match self.script_step(rule, txr, plan.proto, *number, *buffer, view, input) {
                         true => Outcome::Holds,
-                        false if *changes && !view.complete => Outcome::Later,
-                        false if view.complete || view.progress > step.progress => Outcome::Never,
+                        false if view.complete => Outcome::Never,
+                        // More data, or another file, may come.
+                        false if *changes || buffer.is_some_and(|b| may_grow(view, b)) => Outcome::Later,
+                        false if view.progress > step.progress => Outcome::Never,
                         false => Outcome::Later,
                     }
                 }
@@ -647,4 +650,10 @@ fn set_file_mark(seen: &mut TxDetect, rule: u32, done: u32) {
         }
         Err(at) => seen.files.to_add().insert(at, (rule, done)),
     }
+}
+
+/// Whether a buffer of a transaction may get more data, or more values from files, until the transaction is complete.
+fn may_grow(view: View<'_>, (slot, _, kind): (u16, Option<u16>, BufferKind)) -> bool {
+    let of_files = |def: &Slot| !matches!(def.source, SlotSource::Buffer(_));
+    kind.grows() || view.group.slots.get(usize::from(slot)).is_some_and(of_files)
 }

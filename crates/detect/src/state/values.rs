@@ -337,11 +337,17 @@ pub(super) fn each<W>(
     }
 }
 
+/// The bytes of a body or file before a part of it. A transformed part stands for itself.
+pub(super) fn start_of(slot: &Slot, found: &Found<'_>) -> u64 {
+    if slot.transforms.is_empty() { found.offset } else { 0 }
+}
+
 impl Slot {
-    /// Adds the rules that one value makes candidates, except those that its first `seen` bytes made candidates before.
+    /// Adds the rules that one value makes candidates, except those that its first `seen` bytes made candidates before. `start`
+    /// bytes of a body or file are before the value.
     pub(super) fn candidates<W: Watch>(
         &self,
-        (value, seen): (&[u8], usize),
+        (value, seen, start): (&[u8], usize, u64),
         rules: &[CompiledRule],
         look: Look,
         context: &mut InspectContext<W>,
@@ -361,7 +367,7 @@ impl Slot {
             let compiled = rules.get(rule as usize).and_then(|r| r.tx.as_deref());
             let Some(checks) = compiled.and_then(|t| t.checks.get(usize::from(judged.check))) else { return true };
             context.watch.begin(rule, look);
-            let holds = checks.inspect(value, context);
+            let holds = checks.inspect_part(value, start, context);
             if !holds {
                 context.watch.end(rule, End::Fail);
             }

@@ -174,12 +174,17 @@ fn file_test(buffer: &str, check: u16) -> FileTest {
     }
 }
 
-/// Whether a buffer's checks must all hold for the same file.
-pub(super) fn tests_files(b: &BufferChecks) -> bool {
-    matches!(FileBuffer::from_name(&b.buffer), Some(FileBuffer::Name | FileBuffer::Magic))
-        && b.transforms.is_empty()
-        && b.absent.is_none()
-        && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
+/// Whether the checks of a rule's buffer must hold for the same file as its other conditions on files. A second name or type may be
+/// another file's.
+pub(super) fn tests_files(rule: &Rule, index: usize) -> bool {
+    let plainly = |b: &BufferChecks| {
+        matches!(FileBuffer::from_name(&b.buffer), Some(FileBuffer::Name | FileBuffer::Magic))
+            && b.transforms.is_empty()
+            && b.absent.is_none()
+            && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
+    };
+    let (before, rest) = rule.buffers.split_at_checked(index).unwrap_or_default();
+    rest.first().is_some_and(|b| plainly(b) && !before.iter().any(|o| o.buffer == b.buffer && plainly(o)))
 }
 
 /// The tests that must all hold for one file.
@@ -191,8 +196,8 @@ fn file_tests(
     limits: &InspectLimits,
 ) -> Result<Arc<[FileTest]>, Refused> {
     let mut tests = Vec::new();
-    for (b, number) in rule.buffers.iter().zip(numbers) {
-        if let Some(check) = number.filter(|_| tests_files(b)) {
+    for (i, (b, number)) in rule.buffers.iter().zip(numbers).enumerate() {
+        if let Some(check) = number.filter(|_| tests_files(rule, i)) {
             tests.push(file_test(&b.buffer, check));
         }
     }

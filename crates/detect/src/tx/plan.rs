@@ -142,7 +142,7 @@ impl Inspected<'_> {
                 Place::Buffer(def, _) if self.rule.firewall => def.progress[self.dir.index()].unwrap_or(progress),
                 _ => progress,
             };
-            if tests_files(b) {
+            if tests_files(self.rule, i) {
                 continue;
             }
             if kind.grows() {

@@ -4,7 +4,7 @@ use margay_app::declare::Values;
 use margay_app::decompress::Limits;
 use margay_app::http1::{Config as HttpConfig, InvalidEncoding, PathConfig, Personality, ServerConfig, SwfConfig};
 use margay_app::recognise::Recogniser;
-use margay_app::window::WindowLimits;
+use margay_app::window::FILE_WINDOW;
 use margay_app::{AppConfig, ArgLimits, Collectors};
 use margay_config::{Config, ConfigError, Node};
 
@@ -99,8 +99,7 @@ fn collectors(config: &Config) -> Result<Collectors, ConfigError> {
 
 /// Defaults without a configuration: smaller body limits than in the shipped configuration, as in Suricata, and no LZMA.
 fn servers_default() -> ServerConfig {
-    let window = WindowLimits { min: 32 << 10, window: 4 << 10 };
-    let mut server = ServerConfig { body_limit: [4096; 2], window: [window; 2], ..ServerConfig::default() };
+    let mut server = ServerConfig { body_limit: [4096; 2], window: [FILE_WINDOW; 2], ..ServerConfig::default() };
     server.decompress.lzma_memory = 0;
     server
 }

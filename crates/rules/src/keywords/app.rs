@@ -29,7 +29,7 @@ macro_rules! buffers {
 buffers! {
     DCERPC_STUB_DATA "dcerpc.stub_data" "dce_stub_data" "dcerpc stub data" DCE Both false "";
     TEMPLATE2 "template2" "template2" "template2" TEMPLATE Both false "";
-    FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both false "file";
+    FILE_DATA "file.data" "file_data" "data from tracked files" FILE Both true "file";
     FILE_NAME "file.name" "file_name" "file name" FILE Both true "file";
     FILE_MAGIC "file.magic" "file_magic" "file magic" FILE Both true "file";
 }
