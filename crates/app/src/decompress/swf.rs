@@ -57,7 +57,7 @@ pub fn decompress(data: &[u8], config: &SwfConfig, limits: Limits, out: &mut Vec
     out.clear();
     let (lzma, oldest) = match data {
         [b'C', b'W', b'S', ..] if config.deflate => (false, 6),
-        [b'Z', b'W', b'S', ..] if config.lzma && limits.lzma_memory > 0 => (true, 13),
+        [b'Z', b'W', b'S', ..] if config.lzma => (true, 13),
         _ => return Swf::Not,
     };
     let start = if lzma { ZWS_HEADER } else { HEADER };
@@ -123,7 +123,9 @@ fn unlzma(data: &[u8], body: &[u8], limits: Limits, most: usize, out: &mut Vec<u
     let Some(&[properties, a, b, c, d]) = data.get(12..).and_then(|d| d.first_chunk::<5>()) else {
         return Swf::InvalidLength;
     };
-    let limit = u32::try_from(limits.lzma_memory).unwrap_or(u32::MAX);
+    // `lzma-enabled` is about content codings; the setting for Flash names LZMA itself.
+    let memory = if limits.lzma_memory == 0 { Limits::default().lzma_memory } else { limits.lzma_memory };
+    let limit = u32::try_from(memory).unwrap_or(u32::MAX);
     let wanted = u32::from_le_bytes([a, b, c, d]);
     // The header of LZMA-alone. A Flash file omits the length, which may be unknown.
     let mut header = [0xff; 13];
@@ -190,6 +192,14 @@ mod tests {
             assert_eq!((result, &out[..4], &out[8..]), (Swf::Decoded, &[b'F', b'W', b'S', version][..], BODY));
             assert_eq!(out[4..8], data[4..8]);
         }
+    }
+
+    /// Content codings without LZMA leave Flash as its own setting has it.
+    #[test]
+    fn lzma_of_flash_has_its_own_setting() {
+        let mut out = Vec::new();
+        let limits = Limits { lzma_memory: 0, ..Limits::default() };
+        assert_eq!(decompress(&zws(13, BODY.len() as u32 + 8), &ALL, limits, &mut out), Swf::Decoded);
     }
 
     #[test]
