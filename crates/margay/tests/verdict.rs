@@ -216,6 +216,59 @@ fn a_connection_after_one_bypassed_at_its_end() {
     assert_eq!(sids(&dir), [1, 2]);
 }
 
+/// After a timeout, the rest of a dropped attack does not pass as another connection. A new connection is inspected.
+#[test]
+fn a_dropped_connection_stays_dropped_after_its_timeout() {
+    const PORTS: (u16, u16) = (5001, 80);
+    let rules = "drop http any any -> any any (http.uri; content:\"attack\"; sid:1;)\n\
+                 alert http any any -> any any (http.uri; content:\"hello\"; sid:2;)\n";
+    for policy in ["auto", "ignore"] {
+        let mut c = Capture::new();
+        c.open(0, PORTS, (1000, 5000));
+        c.tcp(10, Client, PORTS, (1001, 5001), ACK | PUSH, b"GET /at");
+        c.tcp(20, Server, PORTS, (5001, 1008), ACK, b"");
+        c.tcp(30, Client, PORTS, (1008, 5001), ACK | PUSH, b"tack HTTP/1.0\r\n\r\n");
+        c.tcp(9000, Client, PORTS, (1008, 5001), ACK | PUSH, b"tack HTTP/1.0\r\n\r\n");
+        c.tcp(9010, Client, PORTS, (1008, 5001), ACK | PUSH, b"tack HTTP/1.0\r\n\r\n");
+        c.open(18_000, PORTS, (70_000, 90_000));
+        c.tcp(18_010, Client, PORTS, (70_001, 90_001), ACK | PUSH, b"GET /hello HTTP/1.0\r\n\r\n");
+        let settings = format!("flow-timeouts: {{tcp: {{established: 4}}}}\nstream: {{midstream-policy: {policy}}}");
+        let dir = run_with(&["--simulate-ips"], &format!("dropped-{policy}"), c, rules, &settings);
+        assert_eq!(sids(&dir), [1, 2], "{policy}");
+        let drops = of_type(&dir, "drop");
+        let reasons: Vec<_> = drops.iter().map(|d| (d["pcap_cnt"].as_u64(), d["drop"]["reason"].as_str())).collect();
+        assert_eq!(reasons, [(Some(6), Some("rules")), (Some(7), Some("flow drop"))], "{policy}");
+    }
+}
+
+/// The SYN of a new connection is the first packet of its flow: after FINs, and after a reset that nothing confirms.
+#[test]
+fn the_syn_of_a_new_connection_begins_its_flow() {
+    const PORTS: (u16, u16) = (5001, 80);
+    let rules = "pass http any any -> any any (http.uri; content:\"known\"; sid:1;)\n\
+                 alert tcp any any -> any any (flags:S; flowbits:set,syn; sid:2;)\n\
+                 alert tcp any any -> any any (flags:SA; flowbits:isset,syn; sid:3;)\n";
+    for reset in [false, true] {
+        let mut c = Capture::new();
+        c.open(0, PORTS, (1000, 5000));
+        c.tcp(10, Client, PORTS, (1001, 5001), ACK | PUSH, b"GET /known HTTP/1.0\r\n\r\n");
+        c.tcp(20, Server, PORTS, (5001, 1024), ACK, b"");
+        if reset {
+            c.tcp(30, Client, PORTS, (1024, 5001), ACK | 4, b"");
+        } else {
+            c.tcp(30, Client, PORTS, (1024, 5001), ACK | 1, b"");
+            c.tcp(40, Server, PORTS, (5001, 1025), ACK | 1, b"");
+            c.tcp(50, Client, PORTS, (1025, 5002), ACK, b"");
+        }
+        c.open(1000, PORTS, (70_000, 90_000));
+        let dir = run_with(&["--simulate-ips"], &format!("syn-{reset}"), c, rules, "");
+        assert_eq!(sids(&dir), [2, 3, 2, 3], "{reset}");
+        assert!(of_type(&dir, "drop").is_empty(), "{reset}");
+        let packets: Vec<_> = of_type(&dir, "flow").iter().map(|f| f["flow"]["pkts_toserver"].as_u64()).collect();
+        assert_eq!(packets, [Some(if reset { 4 } else { 5 }), Some(2)], "{reset}");
+    }
+}
+
 /// Of several rules that drop a packet, the event names the first one with an alert.
 #[test]
 fn a_drop_names_a_rule_with_an_alert() {

@@ -146,6 +146,10 @@ pub struct TcpSession {
     pub(crate) freed: bool,
     /// Whether the reset that closed the session is taken as effective ([`TcpSession::settle`]).
     pub(crate) settled: bool,
+    /// Inline: the client reset the connection before this one, which the server may not know.
+    pub(crate) after_reset: bool,
+    /// The caller's reason why the connection was dropped before it was resumed ([`TcpSession::dropped`]).
+    pub(crate) dropped: Option<u8>,
     /// Bytes of each direction that are reassembled, if different from the settings; 0 means all.
     pub(crate) depth: Option<u64>,
     pub(crate) queue: Vec<Queued>,

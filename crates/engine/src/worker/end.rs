@@ -34,7 +34,12 @@ impl Stages {
         if let Some(session) = &flow.ext.tcp {
             if reason != EndReason::Shutdown {
                 let (hash, second) = self.hasher.of(&flow.core);
-                self.stream.remember(session, FlowPrint { hash, second }, self.now.secs() as u32);
+                let (print, secs) = (FlowPrint { hash, second }, self.now.secs() as u32);
+                // A dropped connection would otherwise get through as another one, parsed from its middle.
+                match self.ips && flow.core.action == FlowAction::Drop {
+                    true => self.stream.remember_dropped(session, print, secs, flow.ext.dropped_by as u8),
+                    false => self.stream.remember(session, print, secs),
+                }
             }
             self.stream.end(session);
             self.ended_tcp.push(session.state().name());
@@ -117,6 +122,13 @@ impl Stages {
             let mut fate = PacketVerdict::default();
             self.detect_in_flow(&packet, flow, d, &seen, &mut fate);
             self.log_app(&packet, flow, false, fate.inspected);
+        }
+    }
+
+    /// Frees the data of a flow whose later packets are not inspected, so that it takes no memory from other flows.
+    pub(super) fn discard_streams(&mut self, flow: &mut Flow<FlowExt>) {
+        if let Some(tcp) = flow.ext.tcp.as_deref_mut().filter(|t| t.has_data()) {
+            self.stream.discard(tcp);
         }
     }
 

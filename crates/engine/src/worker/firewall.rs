@@ -20,6 +20,17 @@ pub(crate) enum FlowDropBy {
     Exception,
 }
 
+impl FlowDropBy {
+    /// The cause with that number.
+    pub(super) const fn of(number: u8) -> FlowDropBy {
+        match number {
+            n if n == FlowDropBy::Firewall as u8 => FlowDropBy::Firewall,
+            n if n == FlowDropBy::Exception as u8 => FlowDropBy::Exception,
+            _ => FlowDropBy::Rules,
+        }
+    }
+}
+
 /// The result of the tables before the flow lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BeforeFlow {

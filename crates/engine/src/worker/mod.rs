@@ -467,6 +467,14 @@ impl Pipeline {
                 stages.detect_refused(packet, flow, dir, seen, fate);
             }
             stages.frames_unwatched(flow);
+            // Otherwise the data that no rule inspects would be kept for them.
+            if passes
+                && flow.core.action.is_unwatched(stages.ips)
+                && let Some(tcp) = flow.ext.tcp.as_deref_mut().filter(|t| !t.raw_is_off())
+            {
+                tcp.raw_disable();
+                stages.stream.account(tcp);
+            }
         }
         fate.drop = fate.drop.or(unchangeable);
         fate.drop_with_inner();
@@ -493,10 +501,16 @@ impl Pipeline {
         }
         // Later packets of a dropped flow are processed only far enough to drop them.
         let dropped = stages.ips && flow.core.action == FlowAction::Drop;
-        if (fate.bypass || seen.bypass || seen.app_result.bypass) && !dropped {
+        if dropped {
+            stages.discard_streams(flow);
+        } else if fate.bypass || seen.bypass || seen.app_result.bypass {
             fate.bypassed = true;
             let over = closing::note_known_end(flow, packet.time);
             let state = if over { FlowState::LocalBypassed } else { stages.bypass(&flow.core, at) };
+            // Passive, the end of the flow inspects the rest of its data, except that of a passed flow.
+            if stages.ips || flow.core.action.is_unwatched(stages.ips) {
+                stages.discard_streams(flow);
+            }
             flows.set_state(at, state);
             flows.set_over(at, over);
         }

@@ -1,10 +1,11 @@
 //! Passes TCP packets through the stream engine, and handles its results.
 
-use margay_flow::{Direction, Flow, FlowKey, FlowRef, FlowState};
+use margay_flow::{Direction, Flow, FlowAction, FlowKey, FlowRef, FlowState};
 use margay_packet::{L4, Packet};
 use margay_stream::{Exception, FlowPrint, StreamEvents, TcpSession, TcpState};
 
 use super::app::AppResult;
+use super::firewall::FlowDropBy;
 use super::{DropReason, FlowExt, PacketVerdict, Pipeline, Stages};
 use crate::exception::{Condition, Policy};
 
@@ -77,6 +78,14 @@ impl Pipeline {
                 if of_client != (direction == Direction::ToServer) {
                     flows.swap(at);
                     direction = direction.reverse();
+                }
+                if let Some(flow) = flows.get_mut(at)
+                    && let Some(reason) = flow.ext.tcp.as_deref().and_then(TcpSession::dropped)
+                {
+                    flow.core.action = FlowAction::Drop;
+                    flow.ext.dropped_by = FlowDropBy::of(reason);
+                    (seen.before, seen.state) = (before, Some(FlowState::Established));
+                    return (at, direction);
                 }
             }
         }

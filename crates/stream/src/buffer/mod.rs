@@ -664,6 +664,19 @@ impl StreamBuffer {
         self.older.first_mut().unwrap_or(&mut self.run).release(before) || gone
     }
 
+    /// Releases memory of which most is unused. The data moves only after three times as much was freed. Returns whether it
+    /// did.
+    pub fn shrink_mostly_unused(&mut self) -> bool {
+        let mut shrunk = false;
+        for block in self.older.iter_mut().chain([&mut self.run]) {
+            if block.memory() / 4 > block.len() {
+                block.shrink();
+                shrunk = true;
+            }
+        }
+        shrunk
+    }
+
     /// Releases unused memory, since little more data will come.
     pub fn shrink(&mut self) {
         self.older.iter_mut().for_each(Block::shrink);

@@ -1,5 +1,6 @@
 //! Processes a segment's data: inserts it into the buffer, removes urgent bytes, and makes acknowledged data available.
 
+use margay_flow::Direction;
 use margay_packet::tcp::flag as tcp;
 
 use super::doubt;
@@ -79,6 +80,18 @@ impl StreamEngine {
         if session.peers[side].take_acknowledged() {
             out.new_data[side] = true;
             self.look_for_gap(session, side, out);
+            if session.inline() {
+                // Data that was read when it came is free now.
+                session.release(if side == 0 { Direction::ToServer } else { Direction::ToClient });
+                if self.config.reassembly_memcap != 0
+                    && self.counters.reassembly_memuse > self.config.reassembly_memcap / 2
+                    && let Some(d) = &mut session.peers[side].data
+                {
+                    // Memory becomes scarce: other connections need what a burst left over.
+                    session.freed |= d.buffer.shrink_mostly_unused();
+                }
+                self.account(session);
+            }
         }
     }
 
@@ -181,6 +194,8 @@ impl StreamEngine {
         let kept = payload.get(..room).unwrap_or(payload);
         if self.config.reassembly_memcap != 0
             && self.counters.reassembly_memuse + kept.len() as u64 > self.config.reassembly_memcap
+            // Data that is there already needs no memory.
+            && d.buffer.compare(offset, kept) != (kept.len(), true)
         {
             self.counters.segment_memcap_drop += 1;
             self.counters.insert_data_normal_fail += 1;

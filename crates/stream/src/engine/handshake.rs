@@ -90,7 +90,7 @@ impl StreamEngine {
         if s.has(tcp::FIN) || !s.has(tcp::ACK) {
             return false;
         }
-        if from == 0 && self.config.async_oneside {
+        if from == 0 && self.config.async_oneside && !session.after_reset {
             // The server's packets are not seen at all.
             if s.seq != session.peers[0].next_seq {
                 self.event(out, E::Hs3AsyncWrongSeq);

@@ -15,7 +15,7 @@ use margay_packet::{L4, Packet, Time};
 use crate::config::{StreamConfig, UrgentPolicy};
 use crate::counters::StreamCounters;
 use crate::event::{StreamEvent, StreamEvents};
-use crate::peer::{Assembly, peer_flag};
+use crate::peer::{Assembly, Peer, peer_flag};
 use crate::session::{Queued, TcpSession, TcpState, flag};
 
 use doubt::Spare;
@@ -172,6 +172,8 @@ impl<'a> Segment<'a> {
 pub struct StreamEngine {
     pub(crate) config: StreamConfig,
     pub(crate) remembered: Remembered,
+    /// Inline: the number of the SYN that opens a connection in place of one that its sender reset.
+    pub(crate) after_reset: Option<u32>,
     /// Counters.
     pub counters: StreamCounters,
 }
@@ -180,7 +182,7 @@ impl StreamEngine {
     /// An engine without sessions.
     pub fn new(config: StreamConfig) -> Self {
         let remembered = Remembered::new(config.remembered);
-        StreamEngine { config, remembered, counters: StreamCounters::default() }
+        StreamEngine { config, remembered, after_reset: None, counters: StreamCounters::default() }
     }
 
     /// The settings.
@@ -213,6 +215,10 @@ impl StreamEngine {
         };
         // A host would discard a broken packet.
         if reuses && !broken() {
+            if let Some(old) = session.as_deref_mut().filter(|old| follows_reset(old, &s)) {
+                old.settled = true;
+                self.after_reset = Some(s.seq);
+            }
             out.reuse = true;
             return out;
         }
@@ -278,10 +284,18 @@ impl StreamEngine {
 
     /// Inline: decides whether to drop a packet that its session rejected.
     fn reject(&self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) {
-        if !self.config.spare_harmless {
+        if session.after_reset && session.state == TcpState::SynSent && !s.payload.is_empty() {
+            // It may be data of the connection before.
+            out.drop = true;
+        } else if !self.config.spare_harmless {
             out.drop |= !out.events.is_empty() || doubt::discarded(out.doubt);
-            return;
+        } else {
+            self.reject_harmful(session, s, out);
         }
+    }
+
+    /// Inline on a live network: decides whether to drop a packet that its session rejected.
+    fn reject_harmful(&self, session: &TcpSession, s: &Segment<'_>, out: &mut Outcome) {
         // A packet that is merely not understood in this state may pass, unless it has data. A host may accept that
         // data: it may not have received the reset or FIN seen here, or may have accepted another SYN.
         if !s.payload.is_empty() || !out.events.is_empty() {
@@ -323,6 +337,14 @@ impl StreamEngine {
             if let Some(d) = &p.data {
                 self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
             }
+        }
+    }
+
+    /// Ends the inspection of a session that is tracked no further, and frees its data.
+    pub fn discard(&mut self, session: &mut TcpSession) {
+        session.flags |= flag::APP_OFF | flag::RAW_OFF;
+        for d in session.peers.iter_mut().filter_map(|p| p.data.take()) {
+            self.counters.reassembly_memuse = self.counters.reassembly_memuse.saturating_sub(d.accounted);
         }
     }
 
@@ -420,10 +442,30 @@ fn is_reuse(session: &TcpSession, s: &Segment<'_>) -> bool {
     let over = (session.state == TcpState::Closed
         || s.from == 0 && ended && matches!(session.state, TcpState::TimeWait | TcpState::LastAck))
         && (s.seq != own.isn || !session.inline() && session.peers.iter().any(|p| p.has(peer_flag::RESET)));
-    // Inline, the end of the session may not have arrived. If the other side was seen, it confirms the end itself, with
-    // a reset or an answer.
+    // Inline, the end of the session may not have arrived. The other side confirms it with a reset or an answer, or has
+    // confirmed it with FINs: then neither side accepts more data.
     let other = &session.peers[s.to()];
-    over && (!session.inline() || other.has(peer_flag::RESET) || other.tcp_flags == 0)
+    over && (!session.inline()
+        || other.has(peer_flag::RESET)
+        || other.tcp_flags == 0
+        || session.peers.iter().all(has_ended)
+        || follows_reset(session, s))
+}
+
+/// Whether a side's FIN, and all data before it, was acknowledged, and nothing came after it.
+fn has_ended(p: &Peer) -> bool {
+    p.has(peer_flag::FIN) && !p.has(peer_flag::PAST_FIN) && crate::seq::geq(p.last_ack, p.next_seq)
+}
+
+/// Inline: whether a SYN comes from the side that reset an open connection. The reset may not have arrived, so nothing of
+/// the old connection may be taken for the start of the new one.
+fn follows_reset(session: &TcpSession, s: &Segment<'_>) -> bool {
+    session.inline()
+        && session.state == TcpState::Closed
+        && session.peers[s.from].has(peer_flag::RESET)
+        && !session.peers[s.to()].has(peer_flag::RESET)
+        && session.peers[s.to()].tcp_flags != 0
+        && s.flags & (tcp::SYN | tcp::ACK) == tcp::SYN
 }
 
 /// The SYN that the server answers with this packet, while the previous connection looks unfinished. A server answers

@@ -16,6 +16,7 @@ use margay_packet::Packet;
 use margay_packet::tcp::flag as tcp;
 
 use super::established::waits;
+use super::states::MIDSTREAM_SCALE;
 use super::{Outcome, Segment, StreamEngine};
 use crate::buffer::StreamBuffer;
 use crate::peer::{Peer, TIMESTAMP_AGE_FINE, TS_SPAN, peer_flag};
@@ -129,8 +130,13 @@ mod bit {
     /// It is uncertain whether the other side recorded the client's [`super::Side::ts`]; the bit shifted by 1 is for the
     /// server's.
     pub(super) const TS_DOUBTFUL: u16 = 1 << 6;
-    /// Position of the client's window shift; the server's follows.
+    /// Position of the client's window shift; the server's follows. No shift is 15 (RFC 7323 section 2.3): in the client's
+    /// place that says that the connection was dropped, and the server's place has the reason.
     pub(super) const SCALE: u32 = 8;
+    /// The bits of both shifts.
+    pub(super) const SCALES: u16 = 0xff << SCALE;
+    /// The client's shift of a dropped connection.
+    pub(super) const DROPPED: u16 = 15 << SCALE;
 
     const LOW: u16 = flag::TIMESTAMP | flag::SACK;
     const HIGH: u16 = flag::SIGNED | flag::SCALED;
@@ -281,9 +287,23 @@ impl Entry {
         self.bits & bit::OPENING != 0
     }
 
-    /// The window shift of a side.
+    /// The entry of a connection that the caller dropped for this reason, at most 15.
+    fn dropped_for(mut self, reason: u8) -> Entry {
+        self.bits = self.bits & !bit::SCALES | bit::DROPPED | u16::from(reason & 15) << (bit::SCALE + 4);
+        self
+    }
+
+    /// Why the connection was dropped, if it was.
+    const fn dropped(&self) -> Option<u8> {
+        if self.bits & bit::DROPPED == bit::DROPPED { Some((self.bits >> (bit::SCALE + 4)) as u8) } else { None }
+    }
+
+    /// The window shift of a side; the largest for a dropped connection, whose shifts are not stored.
     const fn wscale(&self, side: usize) -> u8 {
-        (self.bits >> (bit::SCALE + 4 * side as u32) & 15) as u8
+        match self.dropped() {
+            Some(_) => MIDSTREAM_SCALE,
+            None => (self.bits >> (bit::SCALE + 4 * side as u32) & 15) as u8,
+        }
     }
 
     /// The largest window that a side was offered.
@@ -343,6 +363,7 @@ impl Entry {
     fn restore(&self, session: &mut TcpSession) {
         session.state = TcpState::Established;
         session.flags |= bit::to_session(self.bits) | flag::RESUMED;
+        session.dropped = self.dropped();
         let inline = session.inline();
         for (n, (p, side)) in session.peers.iter_mut().zip(self.sides).enumerate() {
             p.start(side.next.wrapping_sub(1));
@@ -389,6 +410,11 @@ impl TcpSession {
         (finished || p.has(peer_flag::RESET)).then(|| (p.next_seq, p.has(peer_flag::RESET)))
     }
 
+    /// The reason given to [`StreamEngine::remember_dropped`], if the connection was dropped before it was resumed.
+    pub const fn dropped(&self) -> Option<u8> {
+        self.dropped
+    }
+
     /// Whether the session was closed by a reset that its receiver may have ignored or not received. Later data is then
     /// tracked as if there had been no reset; whether the connection ended is decided when the flow ends, or earlier
     /// by [`TcpSession::settle`]. Always `false` inline.
@@ -419,7 +445,7 @@ impl TcpSession {
     /// over.
     fn may_be_resumed(&self) -> bool {
         let over = match self.state {
-            TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)),
+            TcpState::Closed => !self.peers.iter().any(|p| p.has(peer_flag::RESET)) || self.inline() && self.settled,
             // A sender continues if its FIN was lost, was not accepted, or has missing data before it. Inline, only an
             // early FIN is remembered; otherwise later data is a midstream pickup, by `stream.midstream-policy`.
             TcpState::TimeWait | TcpState::LastAck if self.inline() => !self.peers.iter().any(ends_early),
@@ -439,6 +465,19 @@ impl StreamEngine {
     pub fn remember(&mut self, session: &TcpSession, print: FlowPrint, secs: u32) {
         if session.may_be_resumed() && self.remembered.keep(print.print(), Entry::of(session, print, secs)) {
             self.counters.resumable_forgotten += 1;
+        }
+        self.counters.resumable = self.remembered.len as u64;
+    }
+
+    /// Stores a session whose flow was dropped for a `reason` below 16, so that nothing of its connection passes as that of
+    /// another one. [`TcpSession::dropped`] returns the reason once it is resumed.
+    pub fn remember_dropped(&mut self, session: &TcpSession, print: FlowPrint, secs: u32, reason: u8) {
+        let over = session.state == TcpState::Closed && !session.peers.iter().any(|p| p.has(peer_flag::RESET));
+        if !over && session.state >= TcpState::SynRecv {
+            let entry = Entry::of(session, print, secs).dropped_for(reason);
+            if self.remembered.keep(print.print(), entry) {
+                self.counters.resumable_forgotten += 1;
+            }
         }
         self.counters.resumable = self.remembered.len as u64;
     }
@@ -483,7 +522,10 @@ impl StreamEngine {
             }
             return None;
         }
-        let entry = self.remembered.take(print.print(), |e| e.fits(&s, print.second, inline))?;
+        // Without a session, a packet of a dropped connection belongs to no other: no SYN came since.
+        let alone = session.is_none();
+        let fits = |e: &Entry| alone && e.dropped().is_some() || e.fits(&s, print.second, inline);
+        let entry = self.remembered.take(print.print(), fits)?;
         self.counters.resumable = self.remembered.len as u64;
         if let Some(opened) = session.take() {
             self.end(&opened);

@@ -78,6 +78,7 @@ impl StreamEngine {
             let Some(new) = session.insert_from(self.create(packet, out)) else { return };
             new.peers[s.from].tcp_flags |= s.flags;
             out.accepted = true;
+            new.after_reset = self.after_reset.take() == Some(s.seq);
             self.syn(new, s);
             new.state = TcpState::SynSent;
             out.state = Some(new.state.flow_state());

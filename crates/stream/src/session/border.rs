@@ -6,6 +6,11 @@ use super::{StreamChunk, TcpSession, flag};
 use crate::peer::{Assembly, peer_flag};
 
 impl TcpSession {
+    /// Whether raw inspection does not read this session.
+    pub const fn raw_is_off(&self) -> bool {
+        self.flags & flag::RAW_OFF != 0
+    }
+
     /// The last chunk of a direction, for a packet with which encryption begins: empty if the direction has data that is not
     /// acknowledged. As in Suricata, rules that need no search run once more then.
     pub fn raw_last(&self, direction: Direction) -> Option<StreamChunk<'_>> {
