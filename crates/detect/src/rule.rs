@@ -378,8 +378,11 @@ impl CompiledRule {
             needs = needs.and(Needs::DATA);
         }
         if self.kind == RuleKind::ProtocolDetection {
-            // As a prefilter, the rule runs when detection finishes, not with the packets after that.
-            needs = needs.and(if rule.prefilter.is_some() { Needs::PROTOCOL_TOLD } else { Needs::PROTOCOL });
+            // The first protocol of a flow that changed it: as a prefilter, the rule runs when that is found, not with the
+            // packets after that.
+            let original = |c: &Check| matches!(c, Check::AppProto { mode: AppProtoMode::Original, .. });
+            let told = rule.prefilter.and_then(|n| rule.checks.get(n)).is_some_and(original);
+            needs = needs.and(if told { Needs::PROTOCOL_TOLD } else { Needs::PROTOCOL });
         }
         if matches!(rule.protocol, Protocol::App(_)) {
             needs = needs.and(Needs::APP);

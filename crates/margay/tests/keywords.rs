@@ -175,6 +175,10 @@ fn tagged_packets() {
         ("udp", "content:\"vlans\"; tag:host,3,seconds,src;"),
     ]);
     assert_eq!(all, [8, 9, 13, 22, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 43]);
+    // A host without a side is the destination.
+    let host = |side: &str| shown(&[("udp", &format!("content:\"knock\"; tag:host,1,packets{side};"))]);
+    assert_eq!(host(""), host(",dst"));
+    assert_ne!(host(""), host(",src"));
     // A packet may be tagged and alert. A source that alerts again restarts the count.
     assert_eq!(shown(&[("udp", "content:\"tick\"; tag:session,3,packets;")]), (38..=46).collect::<Vec<_>>());
     let two =
@@ -182,6 +186,28 @@ fn tagged_packets() {
     assert_eq!(shown(&two), [39, 40, 41, 42, 43, 44]);
     // A tag that expires on a packet which sets it again is still active there.
     assert_eq!(shown(&[("tcp-pkt", "dsize:0; tag:session,1,packets;")]), [2, 3, 8, 9, 57, 58]);
+}
+
+/// `prefilter` chooses how a rule is looked for, and changes nothing that it matches.
+#[test]
+fn rules_on_a_protocol_with_and_without_a_prefilter() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keywords-prefilter");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let rules = dir.join("prefilter.rules");
+    let kinds = ["http", "!tls", "failed", "http,to_client"];
+    let rule = |(n, kind): (usize, &&str)| {
+        let one = |sid: usize, more: &str| {
+            format!("alert tcp any any -> any any (app-layer-protocol:{kind};{more} sid:{sid};)\n")
+        };
+        one(2 * n + 1, "") + &one(2 * n + 2, " prefilter;")
+    };
+    std::fs::write(&rules, kinds.iter().enumerate().map(rule).collect::<String>()).expect("rules");
+    let (alerts, said) = run("keywords-prefilter-out", &rules, &[]);
+    assert!(complaints(&said).is_empty(), "{said}");
+    assert!(alerts.contains_key(&1), "{alerts:?}");
+    for n in (1..).step_by(2).take(kinds.len()) {
+        assert_eq!(alerts.get(&n), alerts.get(&(n + 1)), "rule {n}");
+    }
 }
 
 /// A `pass` that its threshold suppresses passes nothing, as in the reference.

@@ -171,8 +171,8 @@ fn tag(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             b.warn(M, format!("Argument direction doesn't make sense for type \"session\" ({} [0])", i.text));
             TagScope::Session
         }
-        ("host", None | Some("src")) => TagScope::HostSource,
-        ("host", Some("dst")) => TagScope::HostDestination,
+        ("host", Some("src")) => TagScope::HostSource,
+        ("host", None | Some("dst")) => TagScope::HostDestination,
         _ => return Err(bad()),
     };
     // No packets or bytes: as in Suricata, nothing is tagged. Seconds count as whole ones, so 0 is up to one.
