@@ -500,20 +500,23 @@ alert http any any -> any any (msg:"none"; flow:to_client; http.header; content:
     assert_eq!(at, expected.into_iter().map(|(sid, piece)| (sid, vec![piece])).collect());
 }
 
-/// CONNECT has no path: its target is an authority.
+/// CONNECT has no path, so its `http.uri` is there and empty: its target is an authority.
 #[test]
 fn connect_has_no_uri() {
     const RULES: &str = r#"
 alert http any any -> any any (msg:"uri"; http.uri; bsize:>0; sid:1;)
 alert http any any -> any any (msg:"urilen"; urilen:>0; sid:2;)
 alert http any any -> any any (msg:"raw"; http.uri.raw; content:"a.example:443"; sid:3;)
+alert http any any -> any any (msg:"empty"; http.uri; bsize:0; sid:4;)
+alert http any any -> any any (msg:"no length"; urilen:0; sid:5;)
+alert http any any -> any any (msg:"not there"; http.method; content:"CONNECT"; http.uri; content:!"zzz"; sid:6;)
 "#;
     let pieces: &[(bool, &[u8])] = &[
         (false, b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n"),
         (true, b"HTTP/1.1 407 Authenticate\r\nContent-Length: 0\r\n\r\n"),
         (false, b"\r\n"),
     ];
-    assert_eq!(alerts("http-connect-uri", RULES, pieces).keys().collect::<Vec<_>>(), [&3]);
+    assert_eq!(alerts("http-connect-uri", RULES, pieces).keys().collect::<Vec<_>>(), [&3, &4, &5, &6]);
 }
 
 /// `file.data` of an upload waits for as much data as `http.request_body` (`request-body-minimal-inspect-size`).

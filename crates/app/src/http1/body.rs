@@ -14,6 +14,14 @@ use margay_packet::Time;
 use super::chunked::Chunk;
 use super::multipart::{Multipart, Part, Problem};
 
+/// The longest name of a file, in bytes.
+const NAME_MAX: usize = 4096;
+
+/// The part of a file's name that is kept.
+fn cut(name: &[u8]) -> &[u8] {
+    name.get(..NAME_MAX).unwrap_or(name)
+}
+
 /// How a body ends (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Framing {
@@ -211,8 +219,11 @@ impl Body {
     fn open(&mut self, cx: &mut BodyCx<'_>, files: &mut Files, dir: Direction) {
         if self.file.wanted && !self.opened {
             self.opened = true;
+            if self.file.name.len() > NAME_MAX {
+                self.happened(Some(Event::FileNameTooLong));
+            }
             let part = self.file.part.as_deref();
-            files.open(&mut cx.shared.files, cx.files, dir, &self.file.name, part.map(|p| p.range));
+            files.open(&mut cx.shared.files, cx.files, dir, cut(&self.file.name), part.map(|p| p.range));
             if dir == Direction::ToClient {
                 // Rules on `file.data` use the body's own window, like the HTTP buffers.
                 files.look_elsewhere(dir);
@@ -291,7 +302,10 @@ impl Body {
         match part {
             Part::Begin { filename, .. } => {
                 self.opened = true;
-                files.open(engine, cx.files, dir, filename, None);
+                if filename.len() > NAME_MAX {
+                    self.happened(Some(Event::FileNameTooLong));
+                }
+                files.open(engine, cx.files, dir, cut(filename), None);
             }
             Part::Data(data) => files.append(engine, cx.files, dir, data),
             Part::End => files.close(engine, cx.files, dir, false),

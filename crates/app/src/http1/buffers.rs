@@ -45,8 +45,8 @@ pub(super) fn buffer<'a>(
     let line = &tx.request.line;
     let some = |b: &'a [u8]| (!b.is_empty()).then_some(b);
     let data = match buffer {
-        // The target of CONNECT is an authority.
-        Buffer::Uri if tx.method() == b"CONNECT" => None,
+        // The target of CONNECT is an authority: its path and query are there, but empty.
+        Buffer::Uri if tx.method() == b"CONNECT" => Some(&b""[..]),
         Buffer::Uri => some(tx.uri()),
         Buffer::UriRaw => some(tx.uri_raw()),
         Buffer::Method => some(tx.method()),

@@ -58,9 +58,9 @@ pub(super) struct RequestLine {
     pub protocol: Part,
     pub version: Version,
     pub leading_space: bool,
-    /// The method is not followed by exactly one space.
+    /// Something other than spaces separates the method from the target.
     pub method_delimiter: bool,
-    /// The target is not followed by exactly one space.
+    /// Something other than spaces separates the target from the protocol.
     pub uri_delimiter: bool,
     /// The line has a single word.
     pub incomplete: bool,
@@ -119,7 +119,7 @@ fn any_line(line: &[u8]) -> RequestLine {
     out.method = (start as u32, word as u32);
     out.invalid = !is_token(part(line, out.method));
     let gap = line.get(start + word..).unwrap_or(&[]).iter().take_while(|&&b| ends_method(b)).count();
-    out.method_delimiter = gap != 0 && line.get(start + word..start + word + gap) != Some(b" ");
+    out.method_delimiter = line.get(start + word..start + word + gap).is_some_and(|g| g.iter().any(|b| *b != b' '));
     let from = start + word + gap;
     let mut to = line.len();
     while to > from && line.get(to - 1).is_some_and(|&b| space(b)) {
@@ -142,7 +142,7 @@ fn any_line(line: &[u8]) -> RequestLine {
             while end > 0 && rest.get(end - 1).is_some_and(|&b| space(b)) {
                 end -= 1;
             }
-            out.uri_delimiter = rest.get(end..p) != Some(b" ");
+            out.uri_delimiter = rest.get(end..p).is_some_and(|g| g.iter().any(|b| *b != b' '));
             out.uri = (from as u32, end as u32);
             out.protocol = ((from + p) as u32, (rest.len() - p) as u32);
             out.version = version(part(line, out.protocol));
@@ -299,6 +299,19 @@ mod tests {
         assert_eq!(words(b"GET\x1c/ HTTP/1.1"), w("GET", "/", "HTTP/1.1", Version::V11));
         assert_eq!(words(b"GET\xa0/x\xa0y HTTP/1.1").0, "GET");
         assert_eq!(words(b""), w("", "", "", Version::V09));
+    }
+
+    #[test]
+    fn only_other_bytes_than_spaces_are_odd_delimiters() {
+        for (line, method, uri) in [
+            (&b"GET /a HTTP/1.1"[..], false, false),
+            (b"GET  /a   HTTP/1.1", false, false),
+            (b"GET\t/a HTTP/1.1", true, false),
+            (b"GET /a \tHTTP/1.1", false, true),
+        ] {
+            let l = request_line(line);
+            assert_eq!((l.method_delimiter, l.uri_delimiter), (method, uri), "{}", line.escape_ascii());
+        }
     }
 
     proptest::proptest! {

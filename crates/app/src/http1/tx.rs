@@ -147,6 +147,10 @@ impl Http1Tx {
         if self.unmatched {
             return NOT_SEEN.to_vec();
         }
+        if self.method() == b"CONNECT" {
+            // Its target has no path.
+            return Vec::new();
+        }
         if let Some(path) = self.path_in_uri {
             return part(self.uri(), path).to_vec();
         }

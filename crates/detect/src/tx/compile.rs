@@ -8,7 +8,7 @@ use margay_app::Protocol;
 use margay_app::file::{HashKind, HashList};
 use margay_flow::Direction;
 use margay_rules::FileBuffer;
-use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, FileCheck, FileHash, Rule};
+use margay_rules::ast::{Arrow, BufferCheck, BufferChecks, Check, FileCheck, FileHash, Rule, Side};
 
 use super::group::GroupsBuilder;
 use super::plan::Inspected;
@@ -94,7 +94,7 @@ impl TxBuilder {
                 false => None,
             });
         }
-        let files = file_tests(rule, &numbers, &mut checks, &mut self.lists, limits)?;
+        let files = file_tests(rule, &numbers, &mut checks, &mut self.lists, limits, out.both)?;
         let named = match &rule.protocol {
             margay_rules::ast::Protocol::App(name) => Some(ProtoSet::named(name)),
             _ => None,
@@ -107,7 +107,8 @@ impl TxBuilder {
                 if header.sides & side == 0 && !out.both {
                     continue;
                 }
-                let inspected = Inspected { rule, protocol, dir, numbers: &numbers, files: &files, limits };
+                let inspected =
+                    Inspected { rule, protocol, dir, numbers: &numbers, files: &files[dir.index()], limits };
                 of_protocol.extend(inspected.plan(&mut self.groups, env)?);
             }
             if !out.both || of_protocol.len() == 2 {
@@ -184,21 +185,24 @@ pub(super) fn tests_files(rule: &Rule, index: usize) -> bool {
             && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
     };
     let (before, rest) = rule.buffers.split_at_checked(index).unwrap_or_default();
-    rest.first().is_some_and(|b| plainly(b) && !before.iter().any(|o| o.buffer == b.buffer && plainly(o)))
+    rest.first().is_some_and(|b| plainly(b) && !before.iter().any(|o| (&o.buffer, o.side) == (&b.buffer, b.side) && plainly(o)))
 }
 
-/// The tests that must all hold for one file.
+/// The tests that must all hold for one file, by direction. Those of a `=>` rule are on the response's file, unless they
+/// name the request.
 fn file_tests(
     rule: &Rule,
     numbers: &[Option<u16>],
     checks: &mut Vec<CompiledBuffer>,
     lists: &mut HashLists,
     limits: &InspectLimits,
-) -> Result<Arc<[FileTest]>, Refused> {
-    let mut tests = Vec::new();
+    both: bool,
+) -> Result<[Arc<[FileTest]>; 2], Refused> {
+    let (mut tests, mut of_request) = (Vec::new(), Vec::new());
     for (i, (b, number)) in rule.buffers.iter().zip(numbers).enumerate() {
         if let Some(check) = number.filter(|_| tests_files(rule, i)) {
-            tests.push(file_test(&b.buffer, check));
+            let list = if both && b.side == Some(Side::ToServer) { &mut of_request } else { &mut tests };
+            list.push(file_test(&b.buffer, check));
         }
     }
     for c in &rule.checks {
@@ -215,7 +219,8 @@ fn file_tests(
             FileCheck::Size(c) => FileTest::Size(*c),
         });
     }
-    Ok(tests.into())
+    let tests: Arc<[FileTest]> = tests.into();
+    Ok([if both { of_request.into() } else { tests.clone() }, tests])
 }
 
 /// A state's number. The first and the last state also have a name that all protocols share.

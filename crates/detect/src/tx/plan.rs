@@ -262,7 +262,7 @@ impl Inspected<'_> {
 
     /// Whether one of the transaction's files must match: also if the rule stores files, whichever its option names.
     fn asks_file(&self) -> bool {
-        (!self.files.is_empty() || self.rule.stores_files()) && !(self.is_for_both() && self.dir == Direction::ToServer)
+        !self.files.is_empty() || self.rule.stores_files() && !(self.is_for_both() && self.dir == Direction::ToServer)
     }
 
     /// Orders the steps, and chooses the trigger and the gates.
