@@ -277,6 +277,7 @@ fn depth() {
 fn replies() {
     for (script, want) in [
         ("< 250 hi\n> EHLO me\n< 250 mx\n".into(), vec!["no_server_welcome_message"]),
+        ("< \n< 220 hi\n> EHLO me\n< 250 mx\n".into(), vec![]),
         ("> EHLO me\n< 220 hi\n< 250 mx\n".into(), vec!["no_server_welcome_message"]),
         ("> EHLO me\n< what\n".into(), vec!["invalid_reply", "no_server_welcome_message"]),
         (format!("{BEGIN}< 250 what\n> NOOP\n< 250 ok\n"), vec!["unable_to_match_reply_with_request"]),
@@ -395,6 +396,38 @@ fn starttls() {
     assert_eq!(t.waiting[0], b"\x16\x03\x01");
 }
 
+/// A client's commands behind STARTTLS do not hide the handshake behind them.
+#[test]
+fn commands_before_the_reply_to_starttls() {
+    for (commands, want) in [
+        ("", &[][..]),
+        ("NOOP\r\n", &["invalid_pipelined_sequence"]),
+        ("MAIL FROM:<a>\r\nNO", &["invalid_pipelined_sequence"]),
+    ] {
+        for (early, piece) in [(true, 1), (true, 100), (false, 1), (false, 100)] {
+            let mut t = talk(BEGIN);
+            let hello = &b"\x16\x03\x01"[..];
+            let sent = [
+                &b"STARTTLS\r\n"[..],
+                commands.as_bytes(),
+                if early && !commands.ends_with('O') { hello } else { b"" },
+            ]
+            .concat();
+            for bytes in sent.chunks(piece) {
+                t.feed(ToServer, bytes, false);
+            }
+            t.feed(ToClient, b"220 go\r\n", false);
+            assert_eq!(t.outcome, Outcome::Change(Some(AppProto::Tls)), "{commands}");
+            let is_early = sent.ends_with(hello);
+            let want = if is_early { &["invalid_pipelined_sequence"][..] } else { want };
+            assert_eq!(t.events(0), want, "{commands} {early}");
+            if is_early {
+                assert_eq!(t.waiting[0], hello);
+            }
+        }
+    }
+}
+
 /// Commands that the client sent behind a refused STARTTLS come before the server's next reply, however the replies are divided.
 #[test]
 fn commands_behind_a_refused_starttls() {
@@ -404,7 +437,7 @@ fn commands_behind_a_refused_starttls() {
         for piece in b"454 no\r\n250 ok\r\n".chunks(size) {
             t.feed(ToClient, piece, false);
         }
-        assert_eq!(t.events(0), ["tls_rejected"], "in pieces of {size}");
+        assert_eq!(t.events(0), ["invalid_pipelined_sequence", "tls_rejected"], "in pieces of {size}");
     }
 }
 

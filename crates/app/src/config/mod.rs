@@ -18,6 +18,7 @@ use crate::collectors::Collectors;
 use crate::recognise::Recogniser;
 use margay_meaning::args::ArgLimits;
 
+pub(crate) use declared::Securing;
 pub use declared::{Declared, Handover};
 pub use values::Values;
 

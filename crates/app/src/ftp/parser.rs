@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, FlowCore};
 
-use crate::config::AppConfig;
+use crate::config::{AppConfig, Securing};
 use crate::conversation::{Conversation, Framing, Tx};
 use crate::expect::{Awaited, Expect, ExpectedFlow};
 use crate::ftp_data::{Command, Transfer};
@@ -94,6 +94,9 @@ pub(super) struct Ftp {
     loose: bool,
     /// The agreed data connection.
     data: Option<Data>,
+    /// Requests for TLS that wait for their reply.
+    auths: u32,
+    securing: Securing,
 }
 
 impl Conversation for Ftp {
@@ -104,11 +107,23 @@ impl Conversation for Ftp {
 
     fn new(config: &AppConfig, _flow: &FlowCore) -> Self {
         let max_line = (config.ftp.max_line as usize).max(1);
-        Ftp { max_line, open: 0, sides: Default::default(), within: false, loose: false, data: None }
+        Ftp {
+            max_line,
+            open: 0,
+            sides: Default::default(),
+            within: false,
+            loose: false,
+            data: None,
+            auths: 0,
+            securing: config.declared.securing(),
+        }
     }
 
     /// As in Suricata, a line without its end is ignored at the end of the stream.
-    fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
+    fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
+        if dir == Direction::ToServer && self.auths > 0 && !end && self.securing.holds(data) {
+            return Framing::More;
+        }
         let side = &mut self.sides[dir.index()];
         if side.skip {
             let end = memchr::memchr(b'\n', data);
@@ -235,6 +250,7 @@ impl Ftp {
         tx.content.count(&mut cx.shared.counters.ftp_memory);
         match verb {
             Verb::Port | Verb::ExtendedPort => self.agreed(cx, announced.map(|(_, port)| port), true),
+            Verb::Auth => self.auths = self.auths.saturating_add(1),
             Verb::Transfer(command) => {
                 // In active mode, the server opens the connection.
                 let by_opener = self.data.is_some_and(|d| d.active != command.is_upload());
@@ -305,6 +321,9 @@ impl Ftp {
     /// Handles the final reply to a command.
     fn answered(&mut self, cx: &mut Parse<'_>, tx: &mut FtpTx, code: [u8; 3], text: &[u8]) -> Outcome {
         let refused = matches!(code[0], b'4' | b'5');
+        if tx.verb == Verb::Auth {
+            self.auths = self.auths.saturating_sub(1);
+        }
         match tx.verb {
             Verb::Passive | Verb::ExtendedPassive => {
                 tx.port = match (tx.verb, &code) {
@@ -321,6 +340,7 @@ impl Ftp {
             Verb::Transfer(_) if refused => self.tell(cx, Awaited::Nothing),
             Verb::Transfer(_) => self.data = None,
             Verb::Auth if &code == b"234" => return Outcome::Change(cx.config.declared.secured()),
+            Verb::Auth => return Outcome::Resume,
             _ => {}
         }
         Outcome::More

@@ -329,6 +329,17 @@ fn tls_follows() {
         let t = Talk::of(&[(ToClient, "220 x\r\n"), (ToServer, &command), (ToClient, &reply)]);
         assert_eq!(t.outcome == Outcome::Change(Some(AppProto::Tls)), tls, "{command}");
     }
+    // The handshake need not wait for the reply, and commands before it do not hide it.
+    let mut t = Talk::of(&[(ToClient, "220 x\r\n"), (ToServer, "AUTH SSL\r\nNOOP\r\nAUTH TLS\r\n")]);
+    let hello = "\x16\x03\x01";
+    let mut cx =
+        Parse { config: &t.config, shared: &mut t.shared, flow: &t.flow, time: Time(0), end: false, inline: false };
+    assert_eq!(t.parser.data(&mut cx, ToServer, hello.as_bytes()).consumed, 0);
+    t.say(ToClient, "504 no\r\n");
+    assert_eq!(t.outcome, Outcome::Resume);
+    t.say(ToClient, "200 ok\r\n");
+    t.say(ToClient, "234 go\r\n");
+    assert_eq!(t.outcome, Outcome::Change(Some(AppProto::Tls)));
 }
 
 #[test]

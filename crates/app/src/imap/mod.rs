@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use margay_flow::{Direction, FlowCore};
 
-use crate::config::AppConfig;
+use crate::config::{AppConfig, Securing};
 use crate::conversation::{Conversation, Framing, Piece, Resume, Turn, parser};
 use crate::declare::{Keyword, KeywordDirection, Opening, Protocol, Setting};
 use crate::parser::Outcome;
@@ -154,6 +154,9 @@ struct Imap {
     authentication: Option<u64>,
     /// STARTTLS or COMPRESS waits for its response: the client's data after it may not be commands.
     hold: Option<u64>,
+    /// It is COMPRESS: what follows may be any data.
+    compresses: bool,
+    securing: Securing,
     /// A literal of the client, for which the server has to consent: its command's transaction, and where the bytes begin that
     /// are commands if it does not.
     asked: Option<(u64, u64)>,
@@ -197,6 +200,8 @@ impl Conversation for Imap {
             pending: VecDeque::new(),
             authentication: None,
             hold: None,
+            compresses: false,
+            securing: config.declared.securing(),
             asked: None,
             idle: false,
             malformed: 0,
@@ -204,7 +209,7 @@ impl Conversation for Imap {
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
-        if dir == TS && self.hold.is_some() {
+        if dir == TS && self.hold.is_some() && (self.compresses || !end && self.securing.holds(data)) {
             return Framing::More;
         }
         line(data, end).map_or(Framing::More, Framing::Message)
@@ -380,8 +385,8 @@ impl Imap {
                 return;
             }
             self.idle = is("IDLE");
-            if is("STARTTLS") || is("COMPRESS") {
-                self.hold = id;
+            if self.hold.is_none() && (is("STARTTLS") || is("COMPRESS")) {
+                (self.hold, self.compresses) = (id, is("COMPRESS"));
             }
             tx.finish(TS);
         }

@@ -122,9 +122,13 @@ fn tls_follows_starttls() {
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Change(Some(AppProto::Tls)), 2));
     let mut talk = imap();
     talk.client(b"a STARTTLS\r\nb NOOP\r\n");
-    assert_eq!(talk.logs().len(), 1);
+    assert_eq!(talk.logs().len(), 2);
     talk.server(b"a BAD no\r\n");
-    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, 2));
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Resume, 2));
+    // Commands before the response do not hide the handshake.
+    let mut talk = imap();
+    talk.client(b"a STARTTLS\r\nb NOOP\r\nc STARTTLS\r\n\x16\x03\x01").server(b"a OK begin\r\n");
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Change(Some(AppProto::Tls)), 3));
 }
 
 #[test]

@@ -144,7 +144,8 @@ impl Conversation for Ldap {
     }
 
     fn framing(&mut self, dir: Direction, data: &[u8], end: bool) -> Framing {
-        if dir == TS && self.start_tls.is_some() {
+        // A request in cleartext does not wait: the server drops it, or answers it.
+        if dir == TS && self.start_tls.is_some() && data.first() != Some(&SEQUENCE) {
             return Framing::More;
         }
         if self.sasl && data.first() == Some(&0) {
@@ -221,7 +222,7 @@ impl Ldap {
             self.pending.clear();
         }
         self.pending.insert(id, tx.base.id);
-        if start_tls {
+        if start_tls && self.start_tls.is_none() {
             self.start_tls = Some(id);
         }
         Outcome::More

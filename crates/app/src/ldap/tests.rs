@@ -169,9 +169,13 @@ fn tls_follows_start_tls() {
     let mut refused = EXTENDED_RESPONSE.to_vec();
     refused[9] = 2;
     talk.client(&[EXTENDED, SEARCH].concat());
-    assert_eq!(talk.logs().len(), 1);
+    assert_eq!(talk.logs().len(), 2);
     talk.server(&refused);
-    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, 2));
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Resume, 2));
+    // Requests before the response do not hide the handshake.
+    let mut talk = ldap();
+    talk.client(&[EXTENDED, SEARCH, b"\x16\x03\x01"].concat()).server(EXTENDED_RESPONSE);
+    assert_eq!(talk.outcome, Outcome::Change(Some(AppProto::Tls)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use margay_flow::{Direction, FlowCore};
 
 use crate::bytes::be32;
-use crate::config::AppConfig;
+use crate::config::{AppConfig, Securing};
 use crate::conversation::{Conversation, Framing, Resume, Turn, Tx, parser};
 use crate::declare::{EveOption, Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
@@ -107,6 +107,9 @@ struct Pgsql {
     pending: VecDeque<u64>,
     /// A request for encryption waits for its one-byte response: the client's data after it may be encrypted.
     encryption: bool,
+    /// It is for GSS-API, whose messages look like any other.
+    gss: bool,
+    securing: Securing,
     /// The meaning of messages of type `p`.
     asked: Asked,
     /// The server accepted the client.
@@ -144,6 +147,8 @@ impl Conversation for Pgsql {
             stream_depth: config.settings.get(AppProto::Pgsql, STREAM_DEPTH),
             pending: VecDeque::new(),
             encryption: false,
+            gss: false,
+            securing: config.declared.securing(),
             asked: Asked::Password,
             ready: false,
             copy: None,
@@ -174,7 +179,12 @@ impl Conversation for Pgsql {
 
     fn framing(&mut self, dir: Direction, data: &[u8], _end: bool) -> Framing {
         if self.encryption {
-            return if dir == TS { Framing::More } else { Framing::Message(1) };
+            match dir {
+                TS if self.gss || self.securing.holds(data) => return Framing::More,
+                // Messages in cleartext do not wait.
+                TS => {}
+                TC => return Framing::Message(1),
+            }
         }
         match extent(data) {
             // A malformed message is handled immediately.
@@ -186,7 +196,7 @@ impl Conversation for Pgsql {
 
     fn message(&mut self, turn: &mut Turn<'_, '_, Exchange>, dir: Direction, data: &[u8]) -> Outcome {
         turn.cx.shared.wishes.stream_depth = Some(self.stream_depth);
-        if self.encryption {
+        if self.encryption && dir == TC {
             return self.encryption(turn, data);
         }
         let Some((len, seen)) = extent(data) else { return Outcome::More };
@@ -270,7 +280,7 @@ impl Pgsql {
                 turn.one_way(TS, Exchange::of(Request::Cancel { process, key }));
             }
             Some(code @ (SSL | GSS)) => {
-                self.encryption = true;
+                (self.encryption, self.gss) = (true, code == GSS);
                 self.open(turn, if code == SSL { Request::Ssl } else { Request::Gss });
             }
             Some(version @ 0x0003_0000..=0x0003_ffff) => {

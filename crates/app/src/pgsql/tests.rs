@@ -194,6 +194,13 @@ fn encryption() {
         [r#"{"pgsql":{"tx_id":1,"request":{"message":"SSL Request"},"response":{"ssl_accepted":true}}}"#]
     );
 
+    // Messages before the response do not hide the handshake.
+    let mut talk = Talk::tcp(AppProto::Pgsql, 5432);
+    talk.client(&[SSL_REQUEST, &startup(), b"\x16\x03\x01"].concat());
+    assert_eq!(talk.txs().len(), 2);
+    talk.server(b"S");
+    assert_eq!(talk.outcome, Outcome::Change(Some(AppProto::Tls)));
+
     let mut talk = Talk::tcp(AppProto::Pgsql, 5432);
     talk.client(b"\0\0\0\x08\x04\xd2\x16\x30").server(b"G");
     assert_eq!(talk.outcome, Outcome::Done);

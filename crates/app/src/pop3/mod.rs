@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use margay_flow::{Direction, FlowCore};
 
-use crate::config::AppConfig;
+use crate::config::{AppConfig, Securing};
 use crate::conversation::{Conversation, Framing, Turn, parser};
 use crate::declare::{Opening, Protocol, Setting};
 use crate::parser::Outcome;
@@ -89,6 +89,7 @@ struct Pop3 {
     credentials: bool,
     /// STLS waits for its response: the client's data after it may be TLS.
     stls: bool,
+    securing: Securing,
 }
 
 /// Length of the first line with its end, up to the limit; `None` if it is incomplete.
@@ -138,6 +139,7 @@ impl Conversation for Pop3 {
             overlong: [false; 2],
             credentials: false,
             stls: false,
+            securing: config.declared.securing(),
         }
     }
 
@@ -148,7 +150,7 @@ impl Conversation for Pop3 {
             *overlong = len.is_none();
             return Framing::Skip(len.map_or(data.len(), |n| n + 1));
         }
-        if dir == TS && self.stls {
+        if dir == TS && self.stls && !end && self.securing.holds(data) {
             return Framing::More;
         }
         if let (TC, Some(body)) = (dir, self.body) {
@@ -205,7 +207,7 @@ impl Pop3 {
             return Outcome::Failed;
         }
         let request = if std::mem::take(&mut self.credentials) { Request::credentials() } else { Request::read(line) };
-        self.stls = request.is("STLS");
+        self.stls |= request.is("STLS");
         let wrong = [
             (!whole, Event::RequestTooLong),
             (!request.is_known(), Event::UnknownCommand),

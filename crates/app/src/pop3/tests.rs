@@ -68,9 +68,13 @@ fn tls_follows_stls() {
     assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Change(Some(AppProto::Tls)), 2));
     let mut talk = pop3();
     talk.client(b"STLS\r\nQUIT\r\n");
-    assert_eq!(talk.logs().len(), 1);
+    assert_eq!(talk.logs().len(), 2);
     talk.server(b"-ERR no\r\n");
-    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::More, 2));
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Resume, 2));
+    // Commands before the response do not hide the handshake.
+    let mut talk = pop3();
+    talk.client(b"STLS\r\nNOOP\r\n").client(b"\x16\x03\x01").server(b"+OK begin\r\n");
+    assert_eq!((talk.outcome, talk.logs().len()), (Outcome::Change(Some(AppProto::Tls)), 2));
 }
 
 #[test]

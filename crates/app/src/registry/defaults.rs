@@ -24,7 +24,7 @@ impl AppConfig {
         let declared = Declared::new(
             PROTOCOLS.iter().map(|p| (p.proto, p.complete())),
             ALL.iter().filter(|p| p.outlives_tls).map(|p| p.proto),
-            ALL.iter().flat_map(|p| p.follows.iter().map(|h| (*h, p.proto))),
+            ALL.iter().flat_map(|p| p.follows.iter().map(|h| (*h, p.proto, p.client_begins))),
         );
         AppConfig::with(recogniser, Values::settings(), declared)
     }

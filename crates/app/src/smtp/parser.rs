@@ -2,7 +2,7 @@
 
 use margay_flow::{Direction, FlowCore, FlowState};
 
-use crate::config::AppConfig;
+use crate::config::{AppConfig, Securing};
 use crate::conversation::{Conversation, Framing, Limit, Piece, Tx};
 use crate::mime::Status;
 use crate::parser::{Outcome, Shared};
@@ -27,8 +27,6 @@ enum Mode {
     /// Commands.
     #[default]
     Command,
-    /// STARTTLS was sent: the rest is for the protocol after the reply.
-    Tls,
     /// In a mail, up to a line with a dot.
     Data,
     /// In a chunk of a mail, with the bytes left, and whether it is the last chunk.
@@ -50,6 +48,8 @@ pub(super) struct Smtp {
     after_chunk: bool,
     /// Commands that wait for their replies.
     pending: Pending,
+    /// After STARTTLS, until its reply.
+    securing: Securing,
     /// The client's next line is an authentication step, not a command.
     credentials: bool,
     /// The server has sent data.
@@ -80,6 +80,7 @@ impl Conversation for Smtp {
             lines: Lines::new(false),
             after_chunk: false,
             pending: Pending::default(),
+            securing: config.declared.securing(),
             credentials: false,
             greeted: false,
             lost: false,
@@ -96,15 +97,11 @@ impl Conversation for Smtp {
         }
         let len = match self.mode {
             _ if dir == TC => line::length(data, end),
-            Mode::Tls if data.len() <= line::MAX_LINE && !end => None,
+            Mode::Command if !end && self.awaits_tls(data) => None,
             Mode::Data => line::of_mail(data, self.lines.at_start(), end),
             // The rest of its command was skipped.
             Mode::Chunk { left, .. } => return Framing::Body(0, left),
-            Mode::Command | Mode::Tls => {
-                // If the server does not reply to STARTTLS, the client's data is parsed as commands.
-                self.mode = Mode::Command;
-                line::length(data, end)
-            }
+            Mode::Command => line::length(data, end),
         };
         len.map_or(Framing::More, Framing::Message)
     }
@@ -116,13 +113,17 @@ impl Conversation for Smtp {
         if self.mode == Mode::Data {
             self.data(turn, message);
         } else {
+            self.early(turn);
             self.command(turn, message);
             turn.frame(TS, COMMAND_FRAME, 0, message.len(), turn.latest_id());
         }
         Outcome::More
     }
 
-    fn waits(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, _data: &[u8]) -> Outcome {
+    fn waits(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, data: &[u8]) -> Outcome {
+        if dir == TS && self.mode == Mode::Command && self.awaits_tls(data) {
+            self.early(turn);
+        }
         if dir == TS && self.mode == Mode::Data {
             self.data_begins(turn);
             if let Some(tx) = self.open.and_then(|id| turn.tx(id)).filter(|tx| tx.content.mail.is_some()) {
@@ -149,13 +150,9 @@ impl Conversation for Smtp {
 
     fn gap(&mut self, turn: &mut Turn<'_, '_>, dir: Direction, len: u64) -> Outcome {
         self.lose(turn);
-        match self.mode {
-            Mode::Data if dir == TS => {
-                self.gap_in_mail(turn, len);
-                return Outcome::More;
-            }
-            Mode::Tls => self.mode = Mode::Command,
-            _ => {}
+        if self.mode == Mode::Data && dir == TS {
+            self.gap_in_mail(turn, len);
+            return Outcome::More;
         }
         self.skip[dir.index()] = true;
         self.greeted |= dir == TC;
@@ -210,6 +207,18 @@ impl Smtp {
         if let Some(tx) = self.open.take().and_then(|id| turn.tx(id)) {
             tx.finish(TS);
             tx.finish(TC);
+        }
+    }
+
+    /// Whether the client's data may be the handshake behind a STARTTLS that has no reply yet.
+    fn awaits_tls(&self, data: &[u8]) -> bool {
+        self.pending.has_tls() && self.securing.holds(data)
+    }
+
+    /// The client goes on. It has to wait for the reply to STARTTLS (RFC 3207, section 4).
+    fn early(&mut self, turn: &mut Turn<'_, '_>) {
+        if self.greeted && self.pending.has_tls() && !self.lost {
+            self.event(turn, Event::InvalidPipelining, TS);
         }
     }
 
@@ -303,7 +312,6 @@ impl Smtp {
                     turn.body(TS, left);
                 }
             }
-            Command::StartTls => self.mode = Mode::Tls,
             Command::Other if after_chunk => event(tx, Event::BdatTooLong, TS),
             _ => {}
         }
@@ -401,6 +409,10 @@ impl Smtp {
             self.event(turn, Event::TruncatedLine, TC);
             self.event(turn, Event::ReplyTooLong, TC);
         }
+        // Clients skip an empty line before the greeting.
+        if text.is_empty() && !ending.is_empty() && !self.greeted {
+            return Outcome::More;
+        }
         // A line without a valid code is not SMTP.
         let Some(reply) = Reply::read(text).filter(Reply::known) else {
             if !std::mem::replace(&mut self.greeted, true) && !self.lost {
@@ -475,10 +487,6 @@ impl Smtp {
                 }
             }
             Asked::StartTls => {
-                let waits = self.mode == Mode::Tls;
-                if waits {
-                    self.mode = Mode::Command;
-                }
                 if code == 220 {
                     self.close(turn);
                     return Outcome::Change(turn.cx.config.declared.secured());
@@ -486,9 +494,7 @@ impl Smtp {
                 if let Some(tx) = turn.tx(id) {
                     event(tx, Event::TlsRejected, TC);
                 }
-                if waits {
-                    return Outcome::Resume;
-                }
+                return Outcome::Resume;
             }
         }
         Outcome::More
@@ -525,10 +531,7 @@ impl Smtp {
         // The client did not wait, and its line was parsed as a command.
         let outcome = match asked {
             Asked::Data(from) | Asked::Chunk(from) => self.refused(turn, from, id),
-            Asked::StartTls if self.mode == Mode::Tls => {
-                self.mode = Mode::Command;
-                Outcome::Resume
-            }
+            Asked::StartTls => Outcome::Resume,
             _ => Outcome::More,
         };
         self.pending.push_front(Asked::Auth, id);

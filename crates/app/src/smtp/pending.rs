@@ -30,6 +30,8 @@ pub(super) struct Pending {
     list: VecDeque<(Asked, u64)>,
     /// How many of them are DATA.
     data: usize,
+    /// How many of them are STARTTLS.
+    tls: usize,
     /// The transaction of the latest RSET, and the number of commands added after it.
     reset: Option<(u64, usize)>,
 }
@@ -59,6 +61,11 @@ impl Pending {
         self.data > 0
     }
 
+    /// Whether a STARTTLS waits for its reply.
+    pub(super) const fn has_tls(&self) -> bool {
+        self.tls > 0
+    }
+
     /// Adds a command. Returns whether the oldest one was dropped.
     pub(super) fn push(&mut self, asked: Asked, id: u64) -> bool {
         let full = self.list.len() >= PENDING_MAX;
@@ -66,6 +73,7 @@ impl Pending {
             self.pop();
         }
         self.data += usize::from(matches!(asked, Asked::Data(_)));
+        self.tls += usize::from(asked == Asked::StartTls);
         self.reset = match (asked, self.reset) {
             (Asked::Rset, _) => Some((id, 0)),
             (_, before) => before.map(|(of, behind)| (of, behind.saturating_add(1))),
@@ -74,7 +82,7 @@ impl Pending {
         full
     }
 
-    /// Adds a command at the front that is neither DATA nor RSET.
+    /// Adds a command at the front that is neither DATA, nor STARTTLS, nor RSET.
     pub(super) fn push_front(&mut self, asked: Asked, id: u64) {
         self.list.push_front((asked, id));
     }
@@ -83,13 +91,14 @@ impl Pending {
     pub(super) fn pop(&mut self) -> Option<(Asked, u64)> {
         let first = self.list.pop_front()?;
         self.data -= usize::from(matches!(first.0, Asked::Data(_)));
+        self.tls -= usize::from(first.0 == Asked::StartTls);
         Some(first)
     }
 
     /// Removes all commands.
     pub(super) fn clear(&mut self) {
         self.list.clear();
-        (self.data, self.reset) = (0, None);
+        (self.data, self.tls, self.reset) = (0, 0, None);
     }
 }
 
