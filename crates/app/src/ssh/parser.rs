@@ -21,8 +21,8 @@ use super::{
 const BANNER_LONG: usize = 255;
 /// The limit of bytes kept from a line. A longer banner is truncated to this; any other line of that length is an error.
 const BANNER_MAX: usize = 1024;
-/// The limit of lines that a server may send before its banner; with more, the parser gives up.
-const LINES_MAX: u8 = 64;
+/// The limit of lines that a server may send before its banner, as in OpenSSH's client; with more, its side is not read.
+const LINES_MAX: u16 = 1024;
 /// The longest KEXINIT that is read, by its length field; a longer one is skipped.
 const KEXINIT_MAX: u32 = 65_535;
 /// Size of the packet length, padding length and message number.
@@ -37,7 +37,7 @@ const NEWKEYS: u8 = 21;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before the banner, after this many other lines.
-    Banner(u8),
+    Banner(u16),
     /// In the rest of a truncated banner.
     LongBanner,
     /// Before a packet, or in the rest of one without a meaning for the parser.
@@ -157,19 +157,24 @@ impl Conversation for Ssh {
 
 impl Ssh {
     /// Handles a line before the banner, or the banner, of which `data` is the beginning if it has no line end.
-    fn banner(&mut self, turn: &mut Turn<'_, '_, SshTx>, dir: Direction, data: &[u8], lines: u8) -> Outcome {
+    fn banner(&mut self, turn: &mut Turn<'_, '_, SshTx>, dir: Direction, data: &[u8], lines: u16) -> Outcome {
         let end = turn.cx.end;
         let Some(tx) = turn.tx(TX) else { return Outcome::More };
         let (line, whole) = data.strip_suffix(b"\n").map_or((data, false), |line| (line, true));
         let is_full = data.len() == BANNER_MAX;
-        if !banner::may_begin(line) {
+        // An empty line has the beginning of a banner.
+        if !banner::may_begin(line) || whole && line.is_empty() {
             // A server may send lines before its banner, but few do.
             tx.event(Event::InvalidBanner as u8);
-            let fails = dir == ToServer || if whole { lines >= LINES_MAX } else { is_full };
-            if fails {
+            if dir == ToServer {
                 return fail(tx, Event::InvalidBanner);
             }
-            self.sides[dir.index()] = State::Banner(lines + u8::from(whole));
+            let gives_up = if whole { lines >= LINES_MAX } else { is_full };
+            if gives_up {
+                // The client's side still shows its software.
+                return self.gap(turn, dir, 0);
+            }
+            self.sides[dir.index()] = State::Banner(lines + u16::from(whole));
             return Outcome::More;
         }
         // The last byte may be the CR of a line end.
