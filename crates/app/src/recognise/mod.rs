@@ -416,7 +416,8 @@ impl Recogniser {
             return Recognised::More;
         }
         let (sets, probes) = (&self.patterns[t], &self.probes[t]);
-        let (midstream, was_turned) = (state.midstream, state.turned);
+        // A datagram that turned the flow may have lied: the ports decide in both directions then.
+        let (midstream, was_turned) = (state.midstream || state.turned && flow.proto == UDP, state.turned);
         let likely = state.side(dir.reverse()).found;
         let answered = state.side(dir.reverse()).begun;
         let side = state.side(dir);

@@ -535,3 +535,15 @@ fn flows_without_a_protocol_are_counted() {
     assert_eq!(sides(TCP, 9, &[(TO_SERVER, nothing)]).2, 0);
     assert_eq!(sides(TCP, 9, &[(TO_SERVER, nothing), (TO_CLIENT, nothing), (TO_CLIENT, nothing)]).2, 1);
 }
+
+/// An answer that was sent to the port of servers turns the flow. What follows is still recognised.
+#[test]
+fn a_false_answer_hides_nothing() {
+    let answer = b"\x12\x34\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00\x03www\x01a\x03com\x00\x00\x01\x00\x01";
+    let (r, mut state) = (recogniser(), RecogniseState::default());
+    state.set_midstream();
+    let turned = Recognised::Known { proto: AppProto::Dns, reverse: true };
+    assert_eq!(r.recognise(&mut state, &flow(UDP, 40000, 53), TO_SERVER, answer, false), turned);
+    state.turn_round();
+    assert_eq!(r.recognise(&mut state, &flow(UDP, 53, 40000), TO_CLIENT, answer, false), is(AppProto::Dns));
+}
