@@ -13,6 +13,7 @@ use crate::registry::{declaration, protocol};
 
 mod agreed;
 mod moved;
+mod skipped;
 
 pub use crate::parser::ParserError;
 
@@ -181,6 +182,7 @@ impl AppSession {
             return WAIT;
         }
         if !self.proto.is_known() {
+            self.skip_detection(cx, dir, data.len());
             if self.side == [AppProto::Failed; 2] || self.silenced {
                 self.off = true;
                 return FeedResult::used(data.len());
@@ -372,9 +374,7 @@ impl AppSession {
                 if let Some(to) = to {
                     (self.side, self.fresh) = ([to; 2], true);
                     self.start(cx, to);
-                    if cx.config.declared.secured() == Some(to) {
-                        self.agree(self.before, to);
-                    }
+                    self.agree(self.before, to);
                     if let (Some(parser), Some(from)) = (self.parsers.last_mut().filter(|_| self.parsing), upgrade) {
                         parser.take_over(cx, from);
                     }

@@ -1,4 +1,4 @@
-//! Conversations that agree on TLS, and what follows.
+//! Conversations that agree on another protocol, and what follows; and those without any.
 
 use std::net::IpAddr;
 
@@ -16,13 +16,18 @@ const UP_TO_THE_REPLY: [(Direction, &[u8]); 4] = [
 ];
 const REPLY: (Direction, &[u8]) = (ToClient, b"220 go ahead\r\n");
 
-/// Plays a conversation in pieces of `size` bytes; returns the session and its events.
+/// Plays a conversation up to STARTTLS and the rest; returns the session and its events.
 fn after(follows: &[(Direction, &[u8])], size: usize) -> (AppSession, u8) {
-    let ends = ((IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), 25));
+    play(UP_TO_THE_REPLY.iter().chain([&REPLY]).chain(follows), 25, size)
+}
+
+/// Plays a conversation in pieces of `size` bytes.
+fn play<'a>(said: impl Iterator<Item = &'a (Direction, &'a [u8])>, port: u16, size: usize) -> (AppSession, u8) {
+    let ends = ((IpAddr::from([192, 0, 2, 1]), 40_000), (IpAddr::from([192, 0, 2, 2]), port));
     let flow = FlowCore::new(1, 6, ends.0, ends.1, Time(0));
     let (config, mut shared, mut session) = (AppConfig::default(), Shared::default(), AppSession::default());
     let (mut waiting, mut events) = ([Vec::new(), Vec::new()], 0);
-    for (dir, data) in UP_TO_THE_REPLY.iter().chain([&REPLY]).chain(follows) {
+    for (dir, data) in said {
         for piece in data.chunks(size) {
             waiting[dir.index()].extend_from_slice(piece);
             // The other direction's data may be parsed after this one's.
@@ -43,6 +48,54 @@ fn after(follows: &[(Direction, &[u8])], size: usize) -> (AppSession, u8) {
         }
     }
     (session, events)
+}
+
+/// Plays an upgrade of HTTP/1 and the rest; returns the session and its events.
+fn after_upgrade(to: &str, follows: &[(Direction, &[u8])], size: usize) -> (AppSession, u8) {
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {to}\r\n\r\n");
+    let response = format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {to}\r\n\r\n");
+    let begin = [(ToServer, request.as_bytes()), (ToClient, response.as_bytes())];
+    play(begin.iter().chain(follows), 80, size)
+}
+
+#[test]
+fn an_upgrade() {
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let request = &b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n"[..];
+    let unexpected = SessionEvent::UnexpectedProtocol.bit();
+    for size in [1, 5, 1000] {
+        for (to, client, proto) in
+            [("h2c", &preface[..], AppProto::Http2), ("websocket", b"\x81\x81\0\0\0\0a", AppProto::Websocket)]
+        {
+            let (session, events) = after_upgrade(to, &[(ToServer, client)], size);
+            assert_eq!(
+                (session.proto, session.original, events & unexpected),
+                (proto, AppProto::Http1, 0),
+                "{to} {size}"
+            );
+            let (session, events) = after_upgrade(to, &[(ToServer, request)], size);
+            assert_eq!((session.proto, session.original), (AppProto::Http1, AppProto::Unknown), "{to} {size}");
+            assert_eq!((session.expected(), events & unexpected), (proto, unexpected), "{to} {size}");
+        }
+        // The server need not wait for the client.
+        let (session, _) = after_upgrade("h2c", &[(ToClient, b"\0\0\0\x04\0\0\0\0\0")], size);
+        assert!(session.proto == AppProto::Http2 && session.has_txs(), "{size}");
+    }
+}
+
+/// Only one side sends data, and it is no known protocol's.
+#[test]
+fn detection_ends() {
+    let skipped = SessionEvent::DetectionSkipped.bit();
+    let (long, short) = (vec![0x99; 100_001], vec![0x99; 100_000]);
+    for dir in [ToServer, ToClient] {
+        for other in [&b""[..], b"\x9a"] {
+            let (session, events) = play([(dir.reverse(), other), (dir, &long)].iter(), 9, 1000);
+            assert_eq!((session.proto, session.is_off(), events), (AppProto::Failed, true, skipped));
+            let (session, events) = play([(dir.reverse(), other), (dir, &short)].iter(), 9, 1000);
+            assert_eq!((session.proto, session.is_off(), events), (AppProto::Unknown, false, 0));
+        }
+    }
 }
 
 /// The start of a ClientHello.

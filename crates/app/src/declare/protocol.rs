@@ -57,6 +57,8 @@ pub struct Protocol {
     pub first_words: &'static [&'static str],
     /// Whether a client's first data is this protocol's, when another conversation was to become one of it.
     pub client_begins: fn(&[u8]) -> Probed,
+    /// As `client_begins`, of a server whose data need not wait for the client's.
+    pub server_begins: fn(&[u8]) -> bool,
     /// Creates the parser for a flow.
     pub parser: fn(&AppConfig, &FlowCore) -> Box<dyn Parser>,
     /// Creates the parser of an announced connection that carries this protocol in a direction ([`crate::expect`]); `None` if
@@ -129,6 +131,7 @@ impl Protocol {
             opening: Opening::Any,
             first_words: &[],
             client_begins: |_| Probed::Yes { reverse: false },
+            server_begins: |_| true,
             parser: name_only,
             expected: None,
             keywords: &[],

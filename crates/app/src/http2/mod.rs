@@ -53,6 +53,8 @@ pub static PROTOCOL: Protocol = Protocol {
     headers: &[("http2", &["http2", "http"])],
     meant_by: &["http"],
     recognition: recognition::RECOGNITION,
+    client_begins: recognition::client_begins,
+    server_begins: recognition::server_begins,
     opening: Opening::ClientTells,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,

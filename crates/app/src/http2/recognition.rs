@@ -4,7 +4,7 @@ use margay_flow::Direction;
 
 use crate::recognise::{Pattern, Probe, Probed, Recognition, TCP};
 
-use super::frame::{HEADER, Header, kind};
+use super::frame::{HEADER, Header, PREFACE, kind};
 
 /// The longest initial `SETTINGS` frame of a server; only few settings exist.
 const SETTINGS_MAX: u32 = 6 * 64;
@@ -23,6 +23,22 @@ fn settings(dir: Direction, data: &[u8]) -> Probed {
         return Probed::No;
     }
     if data.len() < HEADER + h.length as usize { Probed::More } else { Probed::Yes { reverse: false } }
+}
+
+/// Whether a client's data begins with the preface, or with a frame, as some send it after an upgrade.
+pub(super) fn client_begins(data: &[u8]) -> Probed {
+    let same = PREFACE.iter().zip(data).take_while(|(a, b)| a == b).count();
+    match data {
+        [0, ..] => Probed::Yes { reverse: false },
+        _ if same == PREFACE.len() => Probed::Yes { reverse: false },
+        _ if same == data.len() => Probed::More,
+        _ => Probed::No,
+    }
+}
+
+/// Whether a server's data begins with a frame.
+pub(super) fn server_begins(data: &[u8]) -> bool {
+    data.first() == Some(&0)
 }
 
 pub(super) const RECOGNITION: Recognition = Recognition {

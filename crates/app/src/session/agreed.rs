@@ -1,4 +1,4 @@
-//! A conversation whose sides agreed to go on with another protocol (STARTTLS): whether they do.
+//! A conversation whose sides agreed to go on with another protocol (STARTTLS, an upgrade of HTTP): whether they do.
 
 use margay_flow::Direction;
 
@@ -33,18 +33,24 @@ impl AppSession {
     /// not the agreed protocol's, protocol detection begins again.
     pub(super) fn look_after_agreement(&mut self, cx: &Parse<'_>, dir: Direction, data: &[u8]) -> bool {
         let Some(agreed) = self.agreement.filter(|a| !a.broken && !data.is_empty()) else { return false };
-        let begins = match dir {
-            Direction::ToServer => declaration(agreed.to).map_or(Probed::No, |p| (p.client_begins)(data)),
+        let begins = match (dir, declaration(agreed.to)) {
+            (_, None) => Probed::No,
+            (Direction::ToServer, Some(p)) => (p.client_begins)(data),
+            // Its first data may be parsed, and the client's data still decides.
+            (Direction::ToClient, Some(p)) if (p.server_begins)(data) => return false,
             // A server that speaks first breaks the agreement too, but the client's data may just be late.
-            Direction::ToClient if data.len() < WAITS => Probed::More,
-            Direction::ToClient => Probed::No,
+            (Direction::ToClient, _) if data.len() < WAITS => Probed::More,
+            (Direction::ToClient, _) => Probed::No,
         };
         match begins {
             Probed::Yes { .. } => self.agreement = None,
             Probed::More if !cx.end => return true,
             _ => {
                 self.agreement = Some(Agreement { broken: true, ..agreed });
-                self.events |= SessionEvent::NoTlsAfterStarttls.bit() | SessionEvent::UnexpectedProtocol.bit();
+                self.events |= SessionEvent::UnexpectedProtocol.bit();
+                if cx.config.declared.secured() == Some(agreed.to) {
+                    self.events |= SessionEvent::NoTlsAfterStarttls.bit();
+                }
                 self.expected = agreed.to;
                 self.parsers.pop_if(|p| p.proto() == agreed.to);
                 (self.state, self.first) = (RecogniseState::default(), FirstData::default());
@@ -65,6 +71,10 @@ impl AppSession {
         if !self.proto.is_known() {
             self.side = [agreed.from; 2];
             self.start(cx, agreed.from);
+        }
+        if self.proto == self.original {
+            // As in Suricata: nothing changed.
+            self.original = AppProto::Unknown;
         }
     }
 

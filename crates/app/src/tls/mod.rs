@@ -75,6 +75,7 @@ pub static PROTOCOL: Protocol = Protocol {
     opening: Opening::ClientFirst,
     recognition: recognition::RECOGNITION,
     client_begins: recognition::client_begins,
+    server_begins: |_| false,
     parser,
     buffers: buffers::BUFFERS,
     numbers: buffers::NUMBERS,

@@ -18,7 +18,7 @@ use crate::conversation::{Conversation, Framing, Turn, parser};
 use crate::declare::{EveOption, Handover, Keyword, KeywordDirection, Protocol, Setting, Unit};
 use crate::parser::Outcome;
 use crate::proto::AppProto;
-use crate::recognise::Recognition;
+use crate::recognise::{Probed, Recognition};
 
 use inflate::Inflater;
 use tx::Pdu;
@@ -67,6 +67,23 @@ const FRAME_PDU: u8 = 0;
 const FRAME_HEADER: u8 = 1;
 const FRAME_DATA: u8 = 2;
 
+/// Whether a client's data can be a frame. A first frame whose payload is not masked (RFC 6455 section 5.1) and that breaks the format in
+/// another way as well is text.
+fn client_begins(data: &[u8]) -> Probed {
+    match data {
+        [] | [_] => Probed::More,
+        [first, second, ..] => {
+            let opcode = first & 0x0f;
+            let is_valid = match opcode {
+                1 | 2 => first & 0x30 == 0,
+                8..=10 => first & 0x70 == 0 && first & FIN != 0,
+                _ => false,
+            };
+            if is_valid || second & 0x80 != 0 { Probed::Yes { reverse: false } } else { Probed::No }
+        }
+    }
+}
+
 /// WebSocket.
 pub static PROTOCOL: Protocol = Protocol {
     follows: &[Handover::Upgrade("websocket")],
@@ -95,6 +112,7 @@ pub static PROTOCOL: Protocol = Protocol {
         },
     ],
     recognition: Recognition { patterns: &[], probes: &[] },
+    client_begins,
     parser: parser::<WebSocket>,
     keywords: KEYWORDS,
     buffers: &BUFFERS,
