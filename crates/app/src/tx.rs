@@ -72,7 +72,7 @@ pub struct TxBase {
     pub alerted: bool,
     /// Alerts of rules without transaction keywords that named it (`detect.guess-applayer-tx`).
     pub guesses: u8,
-    /// By direction: rules want the sender's certificates stored (`tls.store`). Storing them clears the flag.
+    /// By direction: rules want the sender's certificates stored (`tls.store`). Storing them, maybe later, clears the flag.
     pub store_certificates: [bool; 2],
     /// Bits that rules set (`xbits … track tx`), by the number of their name.
     pub bits: RareVec<u32>,
@@ -228,7 +228,10 @@ pub trait Transaction: Debug + Send {
     }
 
     /// Stores the certificates of a direction's sender, as rules requested ([`TxBase::store_certificates`]).
-    fn store_certificates(&self, _dir: Direction, _store: &mut CertificateStore, _occasion: &Occasion<'_>) {}
+    /// Returns whether they have come; if not, they are stored once they come.
+    fn store_certificates(&self, _dir: Direction, _store: &mut CertificateStore, _occasion: &Occasion<'_>) -> bool {
+        true
+    }
 
     /// Answers a script's query by name. `protocol` is the name of the script's library (`http`, `dns`, `tls`, `ja3` …); `arg`
     /// is the query's argument. The query `get` asks whether the transaction is of that protocol. `None` if it is not, or the

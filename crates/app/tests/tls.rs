@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use margay_app::certificates::{CertificateStore, Occasion};
 use margay_app::tls::{Encryption, Field, Fields};
 use margay_app::{AppConfig, AppLogOptions, AppProto, LogFor, Outcome, Parse, Parser, Shared, protocol};
 use margay_flow::Direction::{self, ToClient, ToServer};
@@ -458,7 +459,8 @@ fn what_is_wrong() {
         (ToServer, hello(&extension(0, &[0, 4, 3, 0, 1, b'a'])), "invalid_sni_type"),
         (ToServer, hello(&extension(0, &[0, 4, 0, 0, 9, b'a'])), "invalid_sni_length"),
         (ToServer, hello(&server_name(&[b'a'; 256])), "invalid_sni_length"),
-        (ToClient, record(22, &message(11, &[0, 0, 7, 0, 0, 4, 1, 2, 3, 4])), "invalid_certificate"),
+        (ToClient, record(22, &message(11, &[0, 0, 7, 0, 0, 4, 1, 2, 3, 4])), "certificate_invalid_der"),
+        (ToClient, record(22, &message(11, &[0, 0, 7, 0, 0, 5, 1, 2, 3, 4])), "invalid_certificate"),
         (ToClient, record(22, &message(11, &[0, 0, 9, 0, 0, 4, 1, 2, 3, 4])), "certificate_invalid_length"),
         (ToClient, record(24, &[2, 0x40, 0, 1, 2, 3]), "overflow_heartbeat_message"),
         (ToClient, record(24, &[9, 0, 1, 1, 2, 3]), "invalid_heartbeat_message"),
@@ -535,4 +537,20 @@ fn a_host_name_behind_another_name() {
     let t = run(&[(ToServer, record(22, &client_hello(b"", &names)))], usize::MAX, Encryption::Full);
     assert!(t.events().contains(&"invalid_sni_type"));
     assert_eq!(t.buffer("tls.sni", ToServer, 0).as_deref(), Some(&b"h.exa"[..]));
+}
+
+/// Rules may want the certificates before they have come.
+#[test]
+fn certificates_are_stored_once_they_come() {
+    let mut store = CertificateStore::new(std::env::temp_dir()).expect("a folder");
+    store.dir = Some("/no/such/folder".into());
+    let mut talk = Talk::new(Encryption::TrackOnly);
+    let mut stored = Vec::new();
+    for (dir, bytes) in &session()[..2] {
+        talk.feed(*dir, bytes, false);
+        let occasion = Occasion { flow: &talk.flow, time: Time(0), number: None };
+        let tx = talk.parser.tx(0).expect("a session");
+        stored.push((tx.store_certificates(ToClient, &mut store, &occasion), store.failed));
+    }
+    assert_eq!(stored, [(false, 0), (true, 1)]);
 }

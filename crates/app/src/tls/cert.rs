@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 use std::fmt::Write as _;
 
 use sha1::{Digest, Sha1};
+use x509_parser::der_parser::error::BerError;
 use x509_parser::error::X509Error;
 use x509_parser::extensions::{GeneralName, SubjectAlternativeName};
 use x509_parser::nom::Parser as _;
@@ -70,10 +71,14 @@ impl Chain {
             }
         };
         while !list.is_empty() && chain.ends.len() < CHAIN_MAX {
-            let Some((der, rest)) = take24(list).filter(|(der, _)| !der.is_empty()) else {
-                event(Event::CertificateInvalidLength);
+            let Some((der, rest)) = take24(list) else {
+                event(Event::InvalidCertificate);
                 break;
             };
+            if der.is_empty() {
+                event(Event::CertificateInvalidLength);
+                break;
+            }
             if chain.ends.is_empty() {
                 match Certificate::read(der) {
                     Ok(c) => chain.first = Some(Box::new(c)),
@@ -200,6 +205,11 @@ const fn event_of(e: &X509Error) -> Event {
         X509Error::InvalidX509Name => Event::CertificateInvalidName,
         X509Error::InvalidDate => Event::CertificateInvalidDate,
         X509Error::InvalidExtensions | X509Error::DuplicateExtensions => Event::CertificateInvalidExtensions,
+        // The data ends too early.
+        X509Error::Der(BerError::Incomplete(_) | BerError::NomError(_) | BerError::InvalidLength) => {
+            Event::InvalidCertificate
+        }
+        X509Error::Der(_) => Event::CertificateInvalidDer,
         _ => Event::InvalidCertificate,
     }
 }
@@ -216,5 +226,20 @@ mod tests {
         let chain = Chain::read(&list, &mut |e| events.push(e));
         assert!(chain.first.is_none() && chain.len() == 1);
         assert_eq!(events, [Event::CertificateInvalidLength]);
+    }
+
+    /// As Suricata names them.
+    #[test]
+    fn certificates_that_cannot_be_read() {
+        let zeros = [&[0x30, 0x82, 0, 0x10][..], &[0; 16]].concat();
+        for (der, want) in [
+            (&[0xff; 50][..], Event::CertificateInvalidDer),
+            (&zeros, Event::CertificateInvalidDer),
+            (&[0x30, 0x80, 0x30, 0x03, 2, 1, 1, 0, 0], Event::CertificateInvalidDer),
+            (&[0x30, 0x82, 1, 0, 0x30, 0x82, 0, 0xf0, 2, 1, 1], Event::InvalidCertificate),
+            (&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff, 0x30, 0x03, 2, 1, 1], Event::InvalidCertificate),
+        ] {
+            assert_eq!(Certificate::read(der).err(), Some(want), "{}", der.escape_ascii());
+        }
     }
 }

@@ -179,10 +179,12 @@ impl Transaction for TlsTx {
 
     fn inspected(&mut self, _dir: Direction) {}
 
-    fn store_certificates(&self, dir: Direction, store: &mut CertificateStore, occasion: &Occasion<'_>) {
-        if let Some(chain) = self.side(dir).chain.as_ref().filter(|c| !c.is_empty() && store.dir.is_some()) {
+    fn store_certificates(&self, dir: Direction, store: &mut CertificateStore, occasion: &Occasion<'_>) -> bool {
+        let Some(chain) = &self.side(dir).chain else { return store.dir.is_none() };
+        if !chain.is_empty() && store.dir.is_some() {
             store.store(&chain.certificates(), dir, occasion);
         }
+        true
     }
 
     fn ask(&self, protocol: &str, what: &str, _arg: Option<&[u8]>) -> Option<Answer> {

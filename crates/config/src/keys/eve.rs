@@ -90,7 +90,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.tls.extended", "no", "Whether to write the extended members."),
     list("outputs.#.eve-log.types.#.tls.custom", "fields", "", "Members to write instead of the default ones.").like("[sni]"),
     flag("outputs.#.eve-log.types.#.tls.session-resumption", "yes", "Whether to write handshakes that resume a session."),
-    flag("outputs.#.eve-log.types.#.tls.ja4", "*", "JA4 in the extended log, unless `no`. `yes` also computes it if `ja4-fingerprints` is `auto` and no rule needs it."),
+    flag("outputs.#.eve-log.types.#.tls.ja4", "*", "JA4 in the extended log and in a custom one that names it, unless `no`. `yes` also computes it if `ja4-fingerprints` is `auto` and no rule needs it."),
     flag("outputs.#.eve-log.types.#.tls.ja3", "", "JA3; `custom` has it.").ignored("custom: [ja3] asks for it"),
     flag("outputs.#.eve-log.types.#.tls.client", "", "The client's certificate; `custom` has it.").ignored("custom: [client] asks for it"),
     number("outputs.#.eve-log.types.#.tls.subjectaltname-limit", "", (0, 65535), "names", "How many alternative names are shown.").ignored("all that a certificate has are shown"),

@@ -95,9 +95,9 @@ pub(super) fn log(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptio
             }
         }
     }
-    // The extended log shows JA4 if it is computed (`ja4-fingerprints`); a custom log only with this setting.
+    // The extended log and a custom one that names JA4 show it if it is computed (`ja4-fingerprints`).
     let asked = node.bool("ja4")?;
-    if !asked.unwrap_or(node.node("custom").is_none()) {
+    if asked == Some(false) {
         fields = fields.without(Field::Ja4);
     }
     let asks_ja4 = asked == Some(true) && fields.has(Field::Ja4);
@@ -151,9 +151,13 @@ mod tests {
         let (o, w) = read("  extended: yes\n");
         assert!(o.fields.has(Field::Sni) && !o.fields.has(Field::Chain) && w.is_empty());
         assert!(o.fields.has(Field::Ja4) && !o.asks_ja4);
-        for (text, shown) in
-            [("extended: no", false), ("extended: yes\n  ja4: no", false), ("custom: [sni, ja4]", false)]
-        {
+        for (text, shown) in [
+            ("extended: no", false),
+            ("extended: yes\n  ja4: no", false),
+            ("custom: [sni, ja4]", true),
+            ("custom: [sni]", false),
+            ("custom: [sni, ja4]\n  ja4: no", false),
+        ] {
             assert_eq!(read(&format!("  {text}\n")).0.fields.has(Field::Ja4), shown, "{text}");
         }
         assert!(read("  extended: yes\n  ja4: yes\n").0.asks_ja4);

@@ -129,8 +129,9 @@ impl Stages {
                         number: Some(p.number).filter(|n| *n > 0 && self.file.is_some()),
                     };
                     for dir in DIRECTIONS {
-                        if std::mem::take(&mut tx.base_mut().store_certificates[dir.index()]) {
-                            tx.store_certificates(dir, &mut self.app.shared.certificates, &occasion);
+                        let due = tx.base().store_certificates[dir.index()];
+                        if due && tx.store_certificates(dir, &mut self.app.shared.certificates, &occasion) {
+                            tx.base_mut().store_certificates[dir.index()] = false;
                         }
                     }
                 }
