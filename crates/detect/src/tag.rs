@@ -13,6 +13,9 @@ use crate::bounded::{Bounded, Inserted, Worth};
 /// Most tags of one flow or host; further ones are not set.
 const TAGS_MAX: usize = 10;
 
+/// How often matches restart a tag before it has to run out, as in Suricata 7.
+const RESTARTS_MAX: u8 = 9;
+
 #[derive(Debug, Clone, Copy)]
 struct Active {
     /// Generator and signature number of the rule that set the tag.
@@ -25,6 +28,7 @@ struct Active {
     last: Time,
     /// Whether the last packet found the tag expired. The next packet removes it.
     over: bool,
+    restarts: u8,
 }
 
 /// Tags of a flow that moves to another worker.
@@ -135,7 +139,7 @@ impl Tags {
             TagUnit::Bytes => u64::from(p.len),
             TagUnit::Seconds => 0,
         };
-        let active = Active { rule, unit, limit, count, start: p.time, last: p.time, over: false };
+        let active = Active { rule, unit, limit, count, start: p.time, last: p.time, over: false, restarts: 0 };
         let list = match (tag.scope, p.flow) {
             (TagScope::Session, Some(id)) => room(&mut self.flows, id, p.time),
             (TagScope::HostSource, _) => room(&mut self.hosts, p.src, p.time),
@@ -146,8 +150,11 @@ impl Tags {
             return false;
         };
         if let Some(t) = list.iter_mut().find(|t| t.rule == rule && t.unit == active.unit && t.limit == active.limit) {
+            if t.restarts == RESTARTS_MAX {
+                return false;
+            }
             let before = t.start < p.time;
-            *t = active;
+            *t = Active { restarts: t.restarts + 1, ..active };
             return before;
         }
         if list.len() < TAGS_MAX {
@@ -215,6 +222,20 @@ mod tests {
 
     fn tag(scope: TagScope, count: u32, unit: TagUnit) -> Tag {
         Tag { scope, count, unit }
+    }
+
+    /// A rule that matches on every packet.
+    #[test]
+    fn restarts_have_a_limit() {
+        let mut t = Tags::new(10);
+        let tag = tag(TagScope::Session, 3, TagUnit::Packets);
+        let not_tagged: Vec<u32> = (1..40)
+            .filter(|&n| {
+                let held = t.packet(&packet(n));
+                !(t.set((1, 1), &tag, &packet(n)) || held)
+            })
+            .collect();
+        assert_eq!(not_tagged, [1, 13, 14, 26, 27, 39]);
     }
 
     #[test]
