@@ -31,7 +31,7 @@ pub(crate) fn http(
         "response_headers_raw" => get("http.header.raw", ToClient),
         "request_uri_raw" => get("http.uri.raw", ToServer),
         "request_uri_normalized" => get("http.uri", ToServer),
-        "request_host" => get("http.host", ToServer),
+        "request_host" => as_written(get("http.host", ToServer), get("http.host.raw", ToServer)),
         "request_header" => header(tx, buffers, ToServer, arg?),
         "response_header" => header(tx, buffers, ToClient, arg?),
         "request_headers" => Answer::Table(headers(tx, buffers, ToServer)),
@@ -47,6 +47,15 @@ pub(crate) fn http(
         }
         _ => return None,
     })
+}
+
+/// The host as the client wrote it, without port.
+fn as_written(host: Answer, raw: Answer) -> Answer {
+    let (Answer::Bytes(host), Answer::Bytes(raw)) = (&host, &raw) else { return host };
+    let lower = raw.to_ascii_lowercase();
+    let at = if host.is_empty() { None } else { memchr::memmem::find(&lower, host) };
+    let written = at.and_then(|at| raw.get(at..at + host.len())).unwrap_or(host);
+    Answer::Bytes(written.to_vec())
 }
 
 fn headers(tx: &dyn Transaction, buffers: &[BufferDef], dir: Direction) -> Vec<(Vec<u8>, Answer)> {

@@ -120,14 +120,14 @@ libs["suricata.flowvar"] = {
 
 local function flowint(name)
     local function get() return (ask("flowint", "get", name)) end
-    local function set(n) return (ask("flowint", "set", name, n)) end
+    local function set(n) return (ask("flowint", "set", name, tonumber(n) or n)) end
     return {
         value = get,
         set = function(_, n) return set(n) end,
         incr = function()
-            local n = (get() or 0) + 1
-            set(n)
-            return n
+            set((get() or 0) + 1)
+            -- It may have wrapped.
+            return get()
         end,
         decr = function()
             local n = get() or 0
@@ -157,15 +157,25 @@ libs["suricata.bytevar"] = {
 
 libs["suricata.dataset"] = {
     new = function()
-        local set
+        local set, asked
         return {
             get = function(_, name, kind)
+                -- Scripts open sets in thread_init() and setup(), before there is any: the first add() opens it then.
+                if not native.host or not ask("dataset", "ready") then
+                    asked = { name, kind }
+                    return 0
+                end
                 local there, why = ask("dataset", "get", name, kind)
                 if not there then return nil, why end
                 set = name
                 return 0
             end,
             add = function(_, data, len)
+                if asked then
+                    local there, why = ask("dataset", "get", asked[1], asked[2])
+                    if not there then return nil, why end
+                    set, asked = asked[1], nil
+                end
                 if not set then return nil, "the dataset was not opened: call get() first" end
                 if len then data = data:sub(1, len) end
                 return ask("dataset", "add", set, data)
@@ -224,7 +234,8 @@ libs["suricata.config"] = {
 libs["suricata.util"] = {
     thread_info = function()
         local id, name, group = ask("thread", "info")
-        return { id = id, name = name, group = group }
+        -- The first 8.0 releases document group_name.
+        return { id = id, name = name, group = group, group_name = group }
     end,
 }
 
@@ -323,7 +334,7 @@ function SCFlowvarSet(index, value, len)
     return (ask("flowvar", "set", at("flowvar", index), value))
 end
 function SCFlowintGet(index) return (ask("flowint", "get", at("flowint", index))) end
-function SCFlowintSet(index, n) return (ask("flowint", "set", at("flowint", index), n)) end
+function SCFlowintSet(index, n) return (ask("flowint", "set", at("flowint", index), tonumber(n) or n)) end
 function SCFlowintIncr(index) return flowint(at("flowint", index)).incr() end
 function SCFlowintDecr(index) return flowint(at("flowint", index)).decr() end
 function SCByteVarGet(index) return (ask("bytevar", "get", at("bytevar", index))) end

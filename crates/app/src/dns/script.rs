@@ -3,6 +3,7 @@
 use crate::script::Answer;
 
 use super::message::{Message, Rdata, Record, Section};
+use super::rdata::strings;
 use super::rrtype::{self, types};
 
 /// Answers a script's query.
@@ -28,18 +29,31 @@ pub(super) fn answer(message: &Message, what: &str) -> Option<Answer> {
 /// The records of a section.
 fn records(message: &Message, section: Section) -> Answer {
     let records = message.section(section);
-    Answer::ListFromZero(records.iter().map(|r| record(message, r, section == Section::Queries)).collect())
+    let mut rows = Vec::with_capacity(records.len());
+    for r in records {
+        match r.rdata {
+            _ if section == Section::Queries => rows.push(record(message, r, None)),
+            // Each string is a record of its own, as in events.
+            Rdata::Bytes(text) if r.rrtype == types::TXT && !message.text(text).is_empty() => {
+                let each = strings(message.text(text)).flatten();
+                rows.extend(each.map(|s| record(message, r, Some(Answer::Bytes(s.to_vec())))));
+            }
+            _ => rows.push(record(message, r, Some(data(message, r)))),
+        }
+    }
+    Answer::ListFromZero(rows)
 }
 
-fn record(message: &Message, r: &Record, query: bool) -> Answer {
+/// A record; an answer has data.
+fn record(message: &Message, r: &Record, data: Option<Answer>) -> Answer {
     let kind = rrtype::name(r.rrtype).map_or_else(|| r.rrtype.to_string(), str::to_owned);
     let mut rows = vec![
         (b"rrname".to_vec(), Answer::Bytes(message.text(r.name).to_vec())),
         (b"type".to_vec(), Answer::text(&kind)),
     ];
-    if !query {
+    if let Some(data) = data {
         rows.push((b"ttl".to_vec(), Answer::Int(r.ttl.into())));
-        rows.push((b"addr".to_vec(), data(message, r)));
+        rows.push((b"addr".to_vec(), data));
     }
     Answer::Table(rows)
 }
@@ -54,6 +68,8 @@ fn data(message: &Message, r: &Record) -> Answer {
     match (r.rrtype, <[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
         (types::A, Ok(a), _) => margay_json::ip(&mut text, a.into()),
         (types::AAAA, _, Ok(a)) => margay_json::ip(&mut text, a.into()),
+        // The fingerprint, without algorithm and type.
+        (types::SSHFP, ..) => text.extend_from_slice(bytes.get(2..).unwrap_or(&[])),
         _ => text.extend_from_slice(bytes),
     }
     Answer::Bytes(text)

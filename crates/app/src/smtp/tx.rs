@@ -89,7 +89,7 @@ impl Content for SmtpTx {
             "get_mime_field" => Answer::bytes(self.mail.as_deref()?.named(arg?)),
             "get_mime_list" => {
                 let names = self.mail.as_deref()?.names();
-                let list: Vec<Answer> = names.into_iter().map(|n| Answer::Bytes(n.to_vec())).collect();
+                let list: Vec<Answer> = names.into_iter().map(|n| Answer::Bytes(n.to_ascii_lowercase())).collect();
                 if list.is_empty() { Answer::Nothing } else { Answer::List(list) }
             }
             _ => return None,

@@ -96,7 +96,13 @@ impl WorkerScripts {
         }
         if let Some((tx, proto)) = tx {
             let dir = input.dir.unwrap_or(Direction::ToServer);
-            args.extend(used.needs.iter().map(|n| (n.name, needed(n, tx, proto, dir))));
+            for need in used.needs.iter() {
+                match needed(need, tx, proto, dir) {
+                    // The message has no such part, so there is nothing to look at.
+                    Value::Nil => return false,
+                    value => args.push((need.name, value)),
+                }
+            }
             if !used.of_buffer && used.needs.iter().any(|n| !n.buffer.is_empty()) {
                 args.push(("offset", Value::Int(1)));
             }

@@ -238,7 +238,7 @@ fn all() -> Vec<Case> {
         &[
             "smtp.get_tx():get_mime_field('Content-Transfer-Encoding') == '7bit'",
             "smtp.get_tx():get_mime_field('subject') == 'hello' and smtp.get_tx():get_mime_field('X-Sender') == 'test one'",
-            "(function() for _, n in pairs(smtp.get_tx():get_mime_list() or {}) do if n == 'X-Sender' then return true \
+            "(function() for _, n in pairs(smtp.get_tx():get_mime_list() or {}) do if n == 'x-sender' then return true \
              end end end)()",
             "(smtp.get_tx():get_mail_from() or ''):find('alice@example.com', 1, true)",
             "smtp.get_tx():get_rcpt_list() and smtp.get_tx():get_rcpt_list()[2]:find('carol@example.org', 1, true)",
@@ -297,6 +297,7 @@ local function two(h) h:update("a") h.update("bc") return h end"#;
         r#"local config = require("suricata.config") local util = require("suricata.util") local log = require("suricata.log")"#,
         &[
             "config.log_path():find('lua%-functions') and SCLogPath() == config.log_path()",
+            "util.thread_info().group_name == util.thread_info().group and util.thread_info().group ~= nil",
             "math.type(util.thread_info().id) == 'integer' and #util.thread_info().name > 0",
             "select('#', SCThreadInfo()) == 3",
             "log.info('i') == nil and log.notice('n') == nil and log.debug('d') == nil and log.config('c') == nil",
@@ -334,8 +335,8 @@ local _map = function(sig) bytevar.map(sig, 'first') bytevar.map(sig, 'next') en
             http_request,
             "payload = true",
             "local dataset = require('suricata.dataset')
-function thread_init() set = dataset.new() end",
-            "set:get('seen') == 0 and set:add('one', 3) == 1 and set:add('one', 3) == 0 and \
+function thread_init() set = dataset.new() early = dataset.new() opened = early:get('seen') end",
+            "set:get('seen') == 0 and opened == 0 and early:add('two', 3) ~= nil and set:add('one', 3) == 1 and set:add('one', 3) == 0 and \
              select(2, dataset.new():get('unknown'))",
         )
     });
