@@ -59,7 +59,9 @@ fn octets(a: &IpAddr) -> Octets {
 const ICMP_PAIRS: [(u8, u8); 10] =
     [(8, 0), (0, 8), (13, 14), (14, 13), (15, 16), (16, 15), (10, 9), (9, 10), (17, 18), (18, 17)];
 /// As [`ICMP_PAIRS`], for ICMPv6.
-const ICMPV6_PAIRS: [(u8, u8); 10] = [
+const ICMPV6_PAIRS: [(u8, u8); 12] = [
+    (139, 140),
+    (140, 139),
     (128, 129),
     (129, 128),
     (133, 134),
@@ -106,6 +108,13 @@ mod tests {
         assert_eq!(id(7, "127.0.0.1", "127.0.0.1", (4660, 80), None, 6), local);
         assert_eq!(id(0, "10.1.0.1", "10.1.0.2", (0, 0), None, 41), "1:D5TGByx6h+OSwA7hPfJcnI9G6hU=");
         assert_eq!(id(0, "190.0.0.1", "190.0.0.2", (123, 0), None, 50), "1:P0/zhi51bcqVbwSvZz2Lp5nj+jA=");
+    }
+
+    /// Query and reply of node information (RFC 4620).
+    #[test]
+    fn a_reply_has_the_id_of_its_query() {
+        let [query, reply] = [(139, 1), (140, 1)].map(Some);
+        assert_eq!(id(0, "::1", "::2", (0, 0), query, 58), id(0, "::2", "::1", (0, 0), reply, 58));
     }
 
     #[test]

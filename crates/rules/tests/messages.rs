@@ -347,6 +347,8 @@ fn taken_and_refused() {
         ("alert ip any any -> any any", "+ ip_proto:\"tcp\";"),
         ("alert ipv6 any any -> any any", "+ ip_proto:6;"),
         (tcp, "+ app-layer-protocol:!\"http\";"),
+        (tcp, "+ app-layer-protocol:unknown;"),
+        (tcp, "- app-layer-protocol:!unknown;"),
         (tcp, "+ decode-event:IPV4.pkt_too_small;"),
         (tcp, "+ stream-event:3WHS_ack_in_wrong_dir;"),
         ("alert ssh any any -> any any", "- ssh.hassh; content:\"abc\";"),

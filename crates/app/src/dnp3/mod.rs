@@ -109,9 +109,9 @@ const INDICATORS: &[(&str, u64)] = &[
 
 keywords! {
     Data Keyword::buffer(&["dnp3.data", "dnp3_data"], KeywordDirection::Both);
-    Function Keyword::words(&["dnp3_func"], 255, FUNCTIONS, KeywordDirection::Both);
-    Indicators Keyword::own(&["dnp3_ind"], indicators, KeywordDirection::Both);
-    Object Keyword::own(&["dnp3_obj"], object, KeywordDirection::Both);
+    Function Keyword::words(&["dnp3_func", "dnp3.func"], 255, FUNCTIONS, KeywordDirection::Both);
+    Indicators Keyword::own(&["dnp3_ind", "dnp3.ind"], indicators, KeywordDirection::Both);
+    Object Keyword::own(&["dnp3_obj", "dnp3.obj"], object, KeywordDirection::Both);
 }
 
 /// Reads indicator names, one of which has to be set, or a number with their bits.
@@ -119,7 +119,11 @@ fn indicators(text: &str) -> Result<NumberCondition, String> {
     let mut any = 0;
     for word in text.split(',').map(str::trim) {
         let bit = INDICATORS.iter().find(|i| i.0.eq_ignore_ascii_case(word)).map(|i| i.1);
-        any |= bit.or_else(|| word.parse::<u16>().ok().map(u64::from)).ok_or_else(|| {
+        let number = || match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+            Some(hex) => u16::from_str_radix(hex, 16).ok(),
+            None => word.parse().ok(),
+        };
+        any |= bit.or_else(|| number().map(u64::from)).ok_or_else(|| {
             let known = INDICATORS.iter().map(|i| i.0).collect::<Vec<_>>().join(", ");
             format!("\"{word}\" is not an internal indication; they are {known}")
         })?;

@@ -282,7 +282,8 @@ fn a_gap() {
 #[test]
 fn keywords() {
     assert_eq!(indicators("all_stations,Need_time"), Ok(NumberCondition::Bits { any: 0x1100, none: 0 }));
-    assert!(indicators("all").is_err());
+    assert_eq!(indicators("0x8000, 1"), Ok(NumberCondition::Bits { any: 0x8001, none: 0 }));
+    assert!(indicators("all").is_err() && indicators("0x10000").is_err());
     assert_eq!(object("60, 2"), Ok(NumberCondition::OneOf { values: vec![60 << 8 | 2], negated: false }));
     for bad in ["60", "60,256", "a,1"] {
         assert!(object(bad).is_err());

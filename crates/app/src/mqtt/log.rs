@@ -12,7 +12,7 @@ const STRING_LIMIT: usize = 1;
 
 pub(super) fn exchange(exchange: &Exchange, json: &mut Json, options: &AppLogOptions) {
     let option = |place| options.options.get(AppProto::Mqtt, place);
-    let shown = Shown { passwords: option(PASSWORDS) != 0, limit: option(STRING_LIMIT) as usize };
+    let shown = Shown { passwords: option(PASSWORDS) != 0, limit: limit(option(STRING_LIMIT)) };
     json.object("mqtt");
     // A retransmitted message is logged once.
     let mut seen = 0u16;
@@ -157,7 +157,7 @@ impl Shown {
                 continue;
             }
             names.push(name);
-            json.name(&String::from_utf8_lossy(&cut(name, self.limit).0));
+            json.name(&String::from_utf8_lossy(name));
             match value {
                 Value::Number(n) => json.item_uint(n),
                 Value::Text(text) => json.item_bytes(&cut(text, self.limit).0),
@@ -169,6 +169,11 @@ impl Shown {
     fn text(&self, key: &'static str, text: &[u8], json: &mut Json) {
         json.bytes(key, &cut(text, self.limit).0);
     }
+}
+
+/// 0 is no limit.
+const fn limit(setting: u64) -> usize {
+    if setting == 0 { usize::MAX } else { setting as usize }
 }
 
 /// Cuts text at the limit and adds a note about the rest. Returns the text, and whether it was cut.

@@ -99,7 +99,7 @@ pub static PROTOCOL: Protocol = Protocol {
             key: "string-log-limit",
             unit: Unit::Bytes,
             default: 1024,
-            about: "How much is shown of each string, and of all topics of a message together.",
+            about: "How much is shown of each string, and of all topics of a message together; 0: all.",
         },
     ],
     recognition: Recognition { patterns: &[], probes: &[Probe { transport: TCP, ports: &[1883], probe }] },

@@ -142,6 +142,8 @@ fn subscriptions() {
     assert_eq!(talk.buffers("mqtt.unsubscribe.topic", ToServer), ["topicX"]);
     assert_eq!(talk.numbers("mqtt.reason_code", ToServer), [0, 0, 1, 17]);
 
+    talk.options.options.set(AppProto::Mqtt, 1, 0);
+    assert!(talk.logs()[1].contains(r#""topicY""#), "0 is no limit: {}", talk.logs()[1]);
     talk.options.options.set(AppProto::Mqtt, 1, 10);
     assert!(
         talk.logs()[1].contains(r#"{"topic":"topi[truncated 2 additional bytes]","qos":0}]"#),

@@ -254,6 +254,9 @@ fn app_layer_protocol(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     if !special && protocol::group(name).is_none() {
         return fail(M, format!("app-layer-protocol keyword supplied with unknown protocol \"{name}\""));
     }
+    if name == "unknown" && i.negated {
+        return fail(M, "app-layer-protocol:unknown cannot be negated");
+    }
     let same_mode =
         b.rule.checks.iter().any(|c| matches!(c, Check::AppProto { mode: m, negated: false, .. } if *m == mode));
     if b.from_header || (same_mode && !i.negated) {
