@@ -185,6 +185,11 @@ impl Scope {
                 (to_server, to_client) = (server, client);
             }
         };
+        if let Some(hook) = rule.hook.as_deref() {
+            let [server, client] = [Direction::ToServer, Direction::ToClient]
+                .map(|d| PROTOCOLS.iter().any(|p| p.states[d.index()].contains(&hook)));
+            side(server || hook.starts_with("request_"), client || hook.starts_with("response_"));
+        }
         for b in rule.buffers.iter().filter(|b| b.app) {
             if let Some(s) = b.side {
                 side(s == Side::ToServer, s == Side::ToClient);

@@ -2,7 +2,7 @@
 //!
 //! The log folder receives `rules.json` (one line per rule: its requirements, where it is evaluated, its checks there, and
 //! its prefilter literal), `rules_analysis.txt` and `rules_fast_pattern.txt` (the same as text), `patterns.json`,
-//! `flowbits.json`, and with `detect.profiling.grouping.dump-to-disk` also `rule_group.json`. `engine-analysis.rules` and
+//! `flowbits.json`, in firewall mode `firewall.json` (the lines of its rules), and with `detect.profiling.grouping.dump-to-disk` also `rule_group.json`. `engine-analysis.rules` and
 //! `engine-analysis.rules-fast-pattern` turn single reports off.
 //!
 //! The formats are Suricata's. The reports are made from the parsed rules, so they include the rules that this build sets
@@ -76,6 +76,8 @@ pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), F
     let of_rules = settings::flag(config, "engine-analysis.rules", true)?;
     let of_patterns = settings::flag(config, "engine-analysis.rules-fast-pattern", true)?;
     let mut lines = Report::new(dir, "rules.json", of_rules)?;
+    let wall = rules.iter().any(|r| r.firewall);
+    let mut of_firewall = Report::new(dir, "firewall.json", of_rules && wall)?;
     let mut readable = Report::new(dir, "rules_analysis.txt", of_rules)?;
     let mut literals = Report::new(dir, "rules_fast_pattern.txt", of_patterns)?;
     readable.add(text::rules_heading().as_bytes())?;
@@ -88,13 +90,16 @@ pub(crate) fn write(config: &Config, dir: &Path, rules: &[Rule]) -> Result<(), F
         j.clear();
         json::rule(&mut j, &a, &bits);
         lines.add(j.as_bytes())?;
+        if rule.firewall {
+            of_firewall.add(j.as_bytes())?;
+        }
         readable.add(text::rule(&a).as_bytes())?;
         literals.add(text::fast_pattern(&a).as_bytes())?;
         patterns.add(&a);
         summary.add(&a);
     }
     literals.add(summary.report().as_bytes())?;
-    for report in [lines, readable, literals] {
+    for report in [lines, of_firewall, readable, literals] {
         report.end()?;
     }
     if of_rules {

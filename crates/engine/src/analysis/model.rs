@@ -73,7 +73,11 @@ const HTTP_NOTE: &str = "pattern looks like it inspects HTTP, use http.request_l
 
 impl Analysed {
     pub(super) fn of(original: &Rule) -> Analysed {
-        let kind = RuleKind::of(original);
+        let kind = match RuleKind::of(original) {
+            // The firewall evaluates its rules with every packet.
+            RuleKind::IpOnly | RuleKind::LikeIpOnly if original.firewall => RuleKind::Packet,
+            kind => kind,
+        };
         let written = info::options(&original.text);
         // Old option letters of expressions have no effect beside sticky buffers.
         let sticky = written.iter().any(|o| o.kind == KeywordKind::StickyBuffer);

@@ -108,6 +108,25 @@ fn files_of_a_run() {
 }
 
 #[test]
+fn firewall_rules_have_a_file_of_their_own() {
+    let dir = Folder::new("firewall");
+    let ctx = margay_rules::Context { available: crate::rules::available(), ..Default::default() };
+    let mut loader = margay_rules::Loader::new(&ctx);
+    let text =
+        "accept:hook tcp:all any any <> any 80 (sid:1;)\naccept:hook http1:request_line any any -> any any (sid:2;)\n";
+    loader.load_firewall_bytes(text.as_bytes(), "fw.rules");
+    loader.load_str("alert tcp any any -> any any (content:\"abc\"; sid:3;)", "td.rules");
+    let set = loader.finish();
+    assert!(set.errors.is_empty(), "{:?}", set.errors);
+    write(&config("x: y"), &dir.0, &set.rules).unwrap();
+    let (own, all) = (dir.read("firewall.json"), dir.read("rules.json"));
+    assert_eq!((own.lines().count(), all.lines().count()), (2, 3));
+    let hook = own.lines().find(|l| l.contains("request_line")).unwrap();
+    assert!(hook.contains("\"toserver\"") && !hook.contains("\"toclient\""), "{hook}");
+    assert!(!own.contains("ip_only"), "{own}");
+}
+
+#[test]
 fn groups_of_ports() {
     let dir = Folder::new("groups");
     let text = "detect:\n  profiling:\n    grouping:\n      dump-to-disk: yes\n      include-rules: yes";
