@@ -210,7 +210,7 @@ fn alert(out: &mut Vec<u8>, e: &AlertEvent<'_>) {
     value("REV", &|out| digits(out, u64::from(s.rev)));
     let no_class = if e.packet.is_ip() { "<none>" } else { "(null)" };
     value("CLASS", &|out| out.extend_from_slice(s.category.unwrap_or(no_class).as_bytes()));
-    value("PRIO", &|out| digits(out, u64::from(s.priority)));
+    value("PRIO", &|out| digits(out, s.priority.into()));
     if !e.packet.is_ip() {
         return;
     }

@@ -144,7 +144,7 @@ fn class(out: &mut Vec<u8>, e: &AlertEvent<'_>) {
     put(out, "[Classification: ");
     put(out, e.signature.category.unwrap_or("(null)"));
     put(out, "] [Priority: ");
-    digits(out, u64::from(e.signature.priority));
+    digits(out, e.signature.priority.into());
     put(out, "] ");
 }
 

@@ -46,8 +46,10 @@ pub fn parse_classification(text: &str, name: &str) -> (Vec<Class>, Vec<ConfigPr
     let mut seen = std::collections::HashSet::new();
     for (n, line) in lines(text) {
         let parsed = entry(line, "classification").and_then(|e| {
-            let mut parts = e.split(',');
-            let (class, description, priority) = (parts.next()?.trim(), parts.next()?.trim(), parts.next()?.trim());
+            // The description may have commas: the priority is behind the last one.
+            let (class, rest) = e.split_once(',')?;
+            let (description, priority) = rest.rsplit_once(',')?;
+            let (class, description, priority) = (class.trim(), description.trim(), priority.trim());
             let priority = crate::number::decimal(priority, u64::from(u32::MAX))? as u32;
             (word(class) && !description.is_empty()).then(|| Class {
                 name: Arc::from(class.to_ascii_lowercase()),
@@ -118,6 +120,13 @@ mod tests {
         assert_eq!(c[1].priority, 1);
         assert_eq!(p.iter().map(|p| p.place.line).collect::<Vec<_>>(), [4, 6, 7]);
         assert!(p[0].message.text.starts_with("Invalid Classtype in classification.config file x"));
+    }
+
+    #[test]
+    fn a_description_may_have_commas() {
+        let (c, p) = parse_classification("config classification: com,With, comma,300\n", "x");
+        assert!(p.is_empty());
+        assert_eq!((&*c[0].name, &*c[0].description, c[0].priority), ("com", "With, comma", 300));
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub struct Context {
     pub available: HashSet<String>,
     /// Whether packets can be changed or dropped; otherwise `replace` is accepted with a warning.
     pub inline: bool,
+    /// Whether the events of rules must be those that the parsers of this build declare.
+    pub check_events: bool,
     /// Limit of the rules of one loader; further ones are errors.
     pub max_rules: usize,
 }
@@ -102,6 +104,7 @@ impl Default for Context {
             off: HashSet::new(),
             available: HashSet::new(),
             inline: false,
+            check_events: false,
             max_rules: 1 << 20,
         }
     }

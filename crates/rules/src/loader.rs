@@ -158,12 +158,16 @@ impl<'c> Loader<'c> {
             let fresh = joined.is_empty();
             if fresh {
                 start = number;
-                let l = line.trim_ascii_start();
-                if l.is_empty() || l.first() == Some(&b'#') {
-                    continue;
+                match line.first() {
+                    None | Some(b'#') => continue,
+                    // As in Suricata: the rest of a rule of which only the first line is a comment. A rule that begins with white
+                    // space counts.
+                    Some(&b) if lexer::is_space(b) && !begins_rule(line) => continue,
+                    Some(_) => {}
                 }
             }
-            if let Some(head) = line.strip_suffix(b"\\") {
+            // Blanks behind the backslash are invisible to the rule's author.
+            if let Some(head) = line.trim_ascii_end().strip_suffix(b"\\") {
                 // Keeps up to one byte over the limit, so that the end still detects the excess.
                 if joined.len() <= RULE_BYTES_MAX {
                     joined.extend_from_slice(head);
@@ -470,6 +474,13 @@ impl<'c> Loader<'c> {
             text: text.clone(),
         })
     }
+}
+
+/// Whether the first word of a line is an action.
+fn begins_rule(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    let word = line.split(|b| lexer::is_space(*b)).next().unwrap_or_default();
+    std::str::from_utf8(word).is_ok_and(|w| !w.is_empty() && actions(w).is_ok())
 }
 
 /// The action of a header, and its parts if it has several actions or a scope.

@@ -61,7 +61,9 @@ fn flow_and_direction(b: &mut Builder<'_>) -> Result<(), Fail> {
     let f = flow(b);
     // A transform makes it a different buffer (observed).
     let plain = b.groups.iter().filter(|g| g.checks.transforms.is_empty()).filter_map(|g| g.info);
+    // A response body gives a direction by itself, as it is inspected in its own one.
     if f.side.is_none()
+        && !b.groups.iter().any(|g| g.info.is_some_and(|i| i.ignores_flow))
         && let Some((module, name)) = plain.filter_map(|i| i.needs_flow.map(|module| (module, i.internal))).next()
     {
         return fail(
@@ -173,7 +175,8 @@ fn contents(checks: &[BufferCheck]) -> impl Iterator<Item = &Content> {
 /// Rejects checks that a buffer's type or its transforms make impossible.
 fn group(g: &Group, sid: u32) -> Result<(), Fail> {
     for c in contents(&g.checks.checks) {
-        for t in &g.checks.transforms {
+        // A negated content that the transform cannot produce is always absent.
+        for t in g.checks.transforms.iter().filter(|_| !c.negated) {
             let clash = match t {
                 Transform::CompressWhitespace => c
                     .bytes

@@ -163,6 +163,63 @@ fn an_event_that_is_no_more() {
 }
 
 #[test]
+fn a_misspelt_event_is_named() {
+    let available = ["app-layer", "http"].map(str::to_owned);
+    let context = Context { available: available.into(), check_events: true, ..Context::default() };
+    let rule = "alert http any any -> any any (app-layer-event:http.bogus; sid:1;)";
+    let l = load_str(rule, "x", &context);
+    let m = &l.errors[0].messages[0];
+    assert_eq!((l.failed(), m.severity), (0, Severity::Warning));
+    assert!(m.text.contains("doesn't have event \"bogus\" registered"), "{}", m.text);
+    let strict = Context { strict: StrictKeywords::parse("app-layer-event"), ..context.clone() };
+    assert_eq!(load_str(rule, "x", &strict).failed(), 1);
+    let known = "alert http any any -> any any (app-layer-event:http.unable_to_match_response_to_request; sid:1;)";
+    assert_eq!(load_str(known, "x", &context).rules.len(), 1);
+}
+
+#[test]
+fn lines_of_a_file() {
+    let l = load(
+        "alert tcp any any -> any any (ttl:5; \\ \t\n sid:1;)\n\
+         # alert tcp any any -> any any (msg:\"old\"; \\\n    ttl:6; sid:2;)\n\
+         \talert tcp any any -> any any (ttl:7; sid:3;)\nalert tcp any any -> any any (ttl:8; sid:4;)\n",
+    );
+    assert_eq!(l.rules.iter().map(|r| r.sid).collect::<Vec<_>>(), [1, 3, 4]);
+    assert!(l.errors.is_empty());
+}
+
+/// As Suricata 7 takes and refuses them; the manual says nothing.
+#[test]
+fn lenient_forms() {
+    let context = Context { available: ["app-layer", "http"].map(str::to_owned).into(), ..Context::default() };
+    for (loads, options) in [
+        (true, "http.uri; to_lowercase; content:\"mixed\"; content:!\"MiXeD\";"),
+        (false, "http.uri; to_lowercase; content:\"MiXeD\";"),
+        (true, "http.uri; strip_whitespace; content:!\"a b\"; content:\"c\";"),
+        (true, "http.response_body; content:\"resp\"; http.header.raw; content:\"srv\";"),
+        (true, "content:\"a\"; base64_decode:relative,bytes 8; base64_data; content:\"t\";"),
+        (false, "content:\"a\"; base64_decode:offset 2,bytes 8; base64_data; content:\"t\";"),
+        (true, "content:\"|61, 62|\";"),
+        (false, "content:\"|61-62|\";"),
+        (true, "content:\"abc\"; fast_pattern:only,1;"),
+        (true, "content:\"a\"; threshold:type limit,track by_src,count 1,seconds 1m;"),
+        (false, "content:\"a\"; threshold:type limit,track by_src,count 1x,seconds 1;"),
+        (true, "content:\"a\"; threshold:type limit,track by_src,count 1,seconds 60,multiplier 2;"),
+        (false, "content:\"a\"; threshold:type both,track by_flow,count 5,multiplier 2;"),
+        (true, "content:\"a\"; threshold:type backoff,track by_flow,count 5,multiplier 2;"),
+        (true, "pcre:\"/abc/i,flow:x\";"),
+        (false, "pcre:\"/a(b)c/i,flow:x,flow:y\";"),
+        (true, "urilen:6,foo;"),
+        (true, "file.data; entropy:7.01;"),
+        (false, "file.data; entropy:much;"),
+        (true, "content:\"a\"; requires:version>=7;"),
+    ] {
+        let l = load_str(&format!("alert http any any -> any any ({options} sid:1;)"), "x", &context);
+        assert_eq!((l.accepted() == 1, l.failed() == 0), (loads, loads), "{options}: {:?}", l.errors);
+    }
+}
+
+#[test]
 fn the_higher_revision_stays() {
     let l = load(
         "alert tcp any any -> any any (ttl:5; sid:2;)\nalert tcp any any -> any any (ttl:6; sid:2; rev:2;)\n\

@@ -41,7 +41,7 @@ fn plain(r: &RuleFacts) -> Signature<'_> {
         rev: r.rev,
         msg: (!r.msg.is_empty()).then_some(r.msg.as_bytes()),
         category: r.class.as_ref().map(|c| &*c.description),
-        priority: u8::try_from(r.priority).unwrap_or(u8::MAX),
+        priority: r.priority,
         text: None,
         metadata: None,
         references: &[],

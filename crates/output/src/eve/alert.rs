@@ -47,7 +47,7 @@ fn signature(j: &mut Json, s: &Signature<'_>) {
     j.uint("rev", u64::from(s.rev));
     j.bytes("signature", s.msg.unwrap_or_default());
     j.str("category", s.category.unwrap_or_default());
-    j.uint("severity", u64::from(s.priority));
+    j.uint("severity", s.priority.into());
 }
 
 impl Out<'_> {

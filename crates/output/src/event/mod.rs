@@ -224,8 +224,8 @@ pub struct Signature<'a> {
     pub msg: Option<&'a [u8]>,
     /// Description of the `classtype`.
     pub category: Option<&'a str>,
-    /// Priority, 1 to 255.
-    pub priority: u8,
+    /// Priority: 1 is the highest.
+    pub priority: u32,
     /// The members above, rendered once by [`crate::eve::signature_json`]; `None` if they were not rendered.
     pub text: Option<&'a [u8]>,
     /// `metadata`, rendered once by [`crate::eve::metadata_json`].

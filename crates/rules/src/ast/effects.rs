@@ -192,6 +192,17 @@ pub struct GlobalThreshold {
     pub place: Place,
 }
 
+impl GlobalThreshold {
+    /// The message that no loaded rule has its numbers.
+    pub fn unknown(&self) -> String {
+        let GlobalThreshold { gid, sid, .. } = self;
+        match &self.kind {
+            GlobalThresholdKind::Suppress { .. } => format!("can't suppress sid {sid}, gid {gid}: unknown rule"),
+            _ => format!("can't apply the entry to sid {sid}, gid {gid}: unknown rule"),
+        }
+    }
+}
+
 /// The effect of a `threshold.config` entry.
 #[derive(Debug, Clone, PartialEq, Hash)]
 #[allow(missing_docs)]

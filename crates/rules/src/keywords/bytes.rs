@@ -68,7 +68,8 @@ fn value(
     module: &'static str,
     bounds: (i64, i64),
 ) -> Result<Value, Fail> {
-    if is_name(s) {
+    let begins_with_digit = || s.bytes().any(|b| b.is_ascii_alphabetic()) && b.variable(s, Some(group)).is_some();
+    if is_name(s) || begins_with_digit() {
         return match b.variable(s, Some(group)) {
             Some(v) => Ok(Value::Variable(v)),
             None if keyword == "byte_math" => {
@@ -92,10 +93,10 @@ fn value(
 
 fn bitmask(rest: &str, module: &'static str) -> Result<u32, Fail> {
     let t = rest.trim();
-    let n = if t.starts_with("0x") || t.starts_with("0X") { unsigned(t) } else { u64::from_str_radix(t, 16).ok() };
-    match n.and_then(|n| u32::try_from(n).ok()).filter(|&n| n != 0) {
+    let n = if t.starts_with("0x") || t.starts_with("0X") { unsigned(t) } else { t.parse().ok() };
+    match n.and_then(|n| u32::try_from(n).ok()) {
         Some(n) => Ok(n),
-        None => fail(module, format!("Malformed bitmask value: {rest}")),
+        None => fail(module, format!("Malformed bitmask value: {rest}; write 0x in front of a hexadecimal number")),
     }
 }
 
@@ -314,6 +315,8 @@ fn byte_extract(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         }
     }
     only_dce(b, &f, "byte_extract")?;
+    // Unlike `byte_test`, it reads decimal digits unless the rule says otherwise.
+    f.base.get_or_insert(10);
     let variable = b.define(name, group, M)?;
     let e = ByteExtract {
         bytes: bytes as u8,
@@ -377,7 +380,12 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                     _ => return Err(invalid()),
                 });
             }
-            "bitmask" => mask = Some(bitmask(rest, M)?),
+            // Hexadecimal with or without 0x, unlike the mask of `byte_test`.
+            "bitmask" => {
+                let digits = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")).unwrap_or(rest);
+                let digits = digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(digits);
+                mask = Some(digits.and_then(|d| u32::from_str_radix(d, 16).ok()).ok_or_else(invalid)?);
+            }
             "dce" if rest.is_empty() => f.dce = true,
             _ => return Err(invalid()),
         }
@@ -385,7 +393,8 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     let (Some(bytes), Some(offset), Some(op), Some(rvalue), Some(result)) = (bytes, offset, op, rvalue, result) else {
         return Err(invalid());
     };
-    if !is_name(result) {
+    let word = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_name(result) && !word(result) {
         return Err(invalid());
     }
     let bytes = value(b, bytes, group, "byte_math", M, (1, 255))?;
@@ -425,7 +434,7 @@ fn byte_math(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use crate::ast::Rule;
-    use crate::ast::{BufferCheck, Value};
+    use crate::ast::{BufferCheck, NumberFormat, Value};
     use crate::{Context, load_str};
 
     fn load(header: &str, options: &str) -> Option<Rule> {
@@ -443,6 +452,29 @@ mod tests {
         }
         assert!(load("tcp", "byte_test:8,=,18446744073709551616,0").is_none());
         assert!(load("tcp", "byte_jump:8,0xffffffff00000001").is_none());
+    }
+
+    #[test]
+    fn masks_are_decimal_unless_they_begin_with_0x() {
+        for (option, mask) in [
+            ("byte_test:2,=,6,0,bitmask 61440", Some(0xf000)),
+            ("byte_test:2,=,6,0,bitmask 0xf000", Some(0xf000)),
+            ("byte_test:2,=,6,0,bitmask 0", Some(0)),
+            ("byte_test:2,=,6,0,bitmask f0", None),
+        ] {
+            let found = load("tcp", option).map(|rule| match &rule.buffers[0].checks[0] {
+                BufferCheck::ByteTest(t) => t.bitmask.expect(option),
+                _ => panic!("{option}"),
+            });
+            assert_eq!(found, mask, "{option}");
+        }
+        let rule = load("tcp", "byte_math:bytes 1, offset 0, oper +, rvalue 1, result 1r, bitmask 10").expect("a rule");
+        let BufferCheck::ByteMath(m) = &rule.buffers[0].checks[0] else { panic!() };
+        assert_eq!(m.bitmask, Some(16));
+        assert!(load("tcp", "byte_math:bytes 1, offset 0, oper +, rvalue 1, result 1r; byte_test:1,>,1r,0").is_some());
+        let rule = load("tcp", "byte_extract:4,0,v,string").expect("a rule");
+        let BufferCheck::ByteExtract(e) = &rule.buffers[0].checks[0] else { panic!() };
+        assert_eq!(e.format, NumberFormat::Text { base: 10 });
     }
 
     #[test]

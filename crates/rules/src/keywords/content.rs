@@ -51,7 +51,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Fail> {
                     None => half = Some(d as u8),
                     Some(h) => out.push(h << 4 | d as u8),
                 },
-                None if matches!(b, b' ' | b'\t') => {}
+                None if matches!(b, b' ' | b'\t' | b',') => {}
                 None => {
                     return fail(
                         M,
@@ -403,7 +403,10 @@ pub(super) fn fast_pattern(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fai
     let length = c.bytes.len();
     let mut chop = None;
     let mut only = false;
-    match i.text.trim() {
+    let text = i.text.trim();
+    // As in Suricata, what follows `only,` is ignored.
+    let text = if text.split(',').next().is_some_and(|w| w.trim_end() == "only") { "only" } else { text };
+    match text {
         "" => {
             if c.negated && relative {
                 return fail(M, "fast_pattern; cannot be used with negated content, along with relative modifiers");

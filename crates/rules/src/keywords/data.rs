@@ -108,6 +108,17 @@ fn base64_decode(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                     stage = 3;
                     relative = true;
                 }
+                // As in Suricata, everything behind `relative` is without effect.
+                _ if stage == 3 => {
+                    let text = i.text.trim();
+                    b.warn(
+                        M,
+                        format!("\"{w}\" has no effect behind relative: write bytes, offset, relative: \"{text}\""),
+                    );
+                }
+                "bytes" if stage == 2 => {
+                    return fail(M, format!("write bytes before offset: \"{}\"", i.text));
+                }
                 _ => return Err(invalid()),
             }
         }
@@ -139,6 +150,8 @@ fn entropy(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             "bytes" => bytes = signed(rest, 0, U16).ok_or_else(bad)? as u32,
             "offset" => offset = signed(rest, 0, U16).ok_or_else(bad)? as u32,
             "value" => value = Some(compare_float(rest).ok_or_else(bad)?),
+            // The manual's short form, `entropy: 7.01`.
+            _ if value.is_none() => value = Some(compare_float(w).ok_or_else(bad)?),
             _ => return Err(bad()),
         }
     }

@@ -89,12 +89,22 @@ fn app_layer_event(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
                 b.missing("app-layer-event");
             }
         }
-        Some((name, _)) => {
+        Some((name, event)) => {
             let Some(group) = protocol::group(name) else {
                 return fail(M, format!("app-layer-event keyword supplied with unknown protocol \"{name}\""));
             };
             super::need_protocol(b, group, "app-layer-event");
             b.restrict(group)?;
+            let mut parsed =
+                margay_app::PROTOCOLS.iter().filter(|p| p.proto.is_meant_by(name) && !p.events.is_empty()).peekable();
+            if b.ctx.check_events && parsed.peek().is_some() && !parsed.any(|p| p.events.contains(&event)) {
+                let text =
+                    format!("app-layer-event keyword's protocol \"{name}\" doesn't have event \"{event}\" registered");
+                return Err(match b.ctx.strict.has("app-layer-event") {
+                    true => Fail::new(M, text),
+                    false => Fail::silently(M, text),
+                });
+            }
         }
     }
     b.check(Check::AppEvent(t.to_owned()));

@@ -36,7 +36,11 @@ fn urilen(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
         Some((n, "raw")) => (n, true),
         Some((n, "norm")) => (n, false),
         Some((n, kind)) if matches!(kind.trim(), "raw" | "norm") => (n, kind.trim() == "raw"),
-        Some(_) => return fail(M, format!("invalid value for urilen: \"{}\"", i.text)),
+        // As in Suricata, any other word is ignored.
+        Some((n, kind)) => {
+            b.warn(M, format!("\"{}\" is neither raw nor norm, and ignored", kind.trim()));
+            (n, false)
+        }
         None => (i.text.as_ref(), false),
     };
     let most = u64::from(u16::MAX);

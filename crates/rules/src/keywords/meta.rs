@@ -80,11 +80,11 @@ fn msg(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     }
     b.seen.msg = true;
     let mut out = String::with_capacity(i.text.len());
-    let mut chars = i.text.chars().peekable();
+    let mut chars = i.text.chars();
     while let Some(c) = chars.next() {
         match c {
-            // A backslash is literal, except before characters that need one.
-            '\\' if matches!(chars.peek(), Some('\\' | '"' | ':' | ';')) => out.extend(chars.next()),
+            // A backslash escapes any character, as in Suricata.
+            '\\' => out.extend(chars.next()),
             c => out.push(c),
         }
     }
@@ -364,7 +364,8 @@ pub(crate) fn requires_unmet(text: &str, ctx: &Context) -> Result<Option<String>
         if part.is_empty() {
             return Err(bad());
         }
-        let (what, value) = part.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((part, ""));
+        let (what, value) =
+            part.split_at(part.find(|c: char| c.is_ascii_whitespace() || matches!(c, '<' | '>')).unwrap_or(part.len()));
         let value = value.trim();
         let problem = match what {
             "version" => {
@@ -407,6 +408,13 @@ mod tests {
     }
 
     #[test]
+    fn a_backslash_escapes_any_character() {
+        let text = r#"alert tcp any any -> any any (msg:"(c \windows) a\\b AutoDL\/1.0 \;\"\:"; sid:1;)"#;
+        let rule = crate::load_str(text, "t", &Context::default()).rules.pop().expect("a rule");
+        assert_eq!(rule.msg, r#"(c windows) a\b AutoDL/1.0 ;":"#);
+    }
+
+    #[test]
     fn the_last_generator_counts() {
         let text = "alert tcp any any -> any any (gid:2; sid:1; gid:3;)";
         let rule = crate::load_str(text, "t", &Context::default()).rules.pop().expect("a rule");
@@ -418,6 +426,9 @@ mod tests {
         let ctx = Context::default();
         let met = |t| requires_unmet(t, &ctx).unwrap().is_none();
         assert!(met("version >= 8"));
+        assert!(met("version>=8"));
+        assert!(met("version>= 7<9"));
+        assert!(!met("version<8"));
         assert!(met("version >= 7.0.3 < 9"));
         assert!(met("version >= 8.0.0, keyword sid"));
         assert!(met("version >= 10 | >= 8"));

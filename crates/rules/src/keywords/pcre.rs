@@ -294,6 +294,10 @@ fn captures(out: &mut Vec<(CaptureKind, String)>, names: Option<&str>, shape: &S
         if name.is_empty() {
             return fail(M, "a capture has no name");
         }
+        // As in Suricata, an expression without captures may name one; nothing ever sets it.
+        if shape.groups == 0 && out.is_empty() && names.is_some_and(|n| !n.contains(',')) {
+            return Ok(());
+        }
         if out.len() >= shape.groups {
             return fail(M, "more pkt/flow var capture names than capturing substrings");
         }

@@ -42,7 +42,10 @@ fn softwareversion(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
 }
 
 fn deprecated(b: &mut Builder<'_>, old: &str, new: &str) {
-    b.warn("detect-parse", format!("keyword '{old}' is deprecated and will be removed soon. Use '{new}' instead."));
+    b.warn(
+        "detect-parse",
+        format!("keyword '{old}' is one of Suricata 7, which Suricata 8 does not have. Use '{new}' instead."),
+    );
 }
 
 /// Adds the check that the buffer equals `text`. The current sticky buffer stays selected.

@@ -93,12 +93,19 @@ fn threshold(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
     for part in text.strip_suffix(',').unwrap_or(text).split(',') {
         // Once it is complete, the rest is ignored: mostly an option after a missing `;`.
         let junk = match f.threshold() {
-            Some(_) => f.take(part).is_none(),
+            // Only the kind `backoff` has a multiplier.
+            Some(t) => {
+                let multiplier = part.trim_start().starts_with("multiplier");
+                (multiplier && t.kind != ThresholdKind::Backoff) || f.take(part).is_none()
+            }
             None => {
                 let mut words = part.split_ascii_whitespace();
                 let pair = words.by_ref().take(2).collect::<Vec<_>>().join(" ");
-                f.take(&pair).ok_or_else(bad)?;
-                let more = words.next().is_some();
+                // As in Suricata, the digits count if letters follow the last number: `seconds 1m`.
+                let digits = pair.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+                let cut = pair.starts_with("seconds ") && digits.len() < pair.len();
+                f.take(if cut { digits } else { &pair }).ok_or_else(bad)?;
+                let more = words.next().is_some() || cut;
                 if more && f.threshold().is_none() {
                     return Err(bad());
                 }
@@ -109,6 +116,10 @@ fn threshold(b: &mut Builder<'_>, i: &Input<'_>) -> Result<(), Fail> {
             b.warn(M, format!("ignoring what follows the threshold in \"{text}\"; is a \";\" missing?"));
             break;
         }
+    }
+    let missing = f.seconds.is_none() && f.multiplier.is_some() && f.kind.is_some_and(|k| k != ThresholdKind::Backoff);
+    if missing {
+        return fail(M, format!("multiplier is for \"type backoff\" alone, other types need seconds: \"{text}\""));
     }
     let t = f.threshold().ok_or_else(bad)?;
     b.seen.threshold = true;
