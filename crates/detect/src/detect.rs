@@ -54,8 +54,10 @@ pub struct CompileReport {
     pub set_aside: Vec<(Place, String)>,
     /// The number of firewall rules that did not load: invalid ones and those that need a missing feature.
     pub firewall_errors: usize,
-    /// Entries of `threshold.config` that match no rule.
-    pub unused_thresholds: Vec<Place>,
+    /// Entries of `threshold.config` without effect on some or all rules that they name, with the reason.
+    pub idle_thresholds: Vec<(Place, String)>,
+    /// Lines of digest lists that were skipped.
+    pub list_problems: Vec<String>,
     /// How many rules were loaded.
     pub loaded: usize,
     /// IP-only rules among them.
@@ -405,6 +407,7 @@ impl Detect {
         }
         let (groups, counts) = Groups::new(&grouped, config.port_groups, &mut cache)?;
         report.groups = counts;
+        report.list_problems = txs.list_problems();
         let txs = txs.finish(&mut cache);
         let frames = frames.finish(&mut cache);
         let (matchers, used) = cache.finish()?;
@@ -412,8 +415,8 @@ impl Detect {
         report.matchers(&matchers);
         let lineage = Lineage::new(&facts, environment.previous.map(|d| (&d.lineage, &*d.rules)), names_kept);
         let before = environment.previous.map(|d| (&d.thresholds, lineage.of_previous()));
-        let (thresholds, unused) = Thresholds::new(&facts, &thresholds, environment.thresholds, before);
-        report.unused_thresholds = unused.iter().map(|g| g.place.clone()).collect();
+        let (thresholds, idle) = Thresholds::new(&facts, &thresholds, environment.thresholds, before);
+        report.idle_thresholds = idle.into_iter().map(|(g, reason)| (g.place.clone(), reason)).collect();
         let firewall =
             environment.firewall.as_ref().map(|p| Box::new(Firewall::new(&of_firewall, &compiled, protocols, p)));
         let detect = Detect {

@@ -93,14 +93,14 @@ pub(crate) struct Thresholds {
 
 impl Thresholds {
     /// Builds the thresholds from the rules in their final order, the rules' own thresholds with the rule's place, and
-    /// the entries of `threshold.config`. Returns the entries that no rule takes. `previous` has the thresholds before a
+    /// the entries of `threshold.config`. Returns entries without effect, with the reason. `previous` has the thresholds before a
     /// reload, and the place of each old rule in `rules`.
     pub(crate) fn new<'g>(
         rules: &[RuleFacts],
         own: &[(usize, Vec<Threshold>)],
         global: &'g [GlobalThreshold],
         previous: Option<(&Thresholds, &[u32])>,
-    ) -> (Thresholds, Vec<&'g GlobalThreshold>) {
+    ) -> (Thresholds, Vec<(&'g GlobalThreshold, String)>) {
         let mut out = Thresholds { index: vec![0; rules.len()], rules: Vec::new(), keys: 0 };
         for (i, thresholds) in own {
             for t in thresholds {
@@ -112,7 +112,7 @@ impl Thresholds {
                 }
             }
         }
-        let mut unused = Vec::new();
+        let mut idle = Vec::new();
         // Most entries name one signature, so an index avoids scanning all rules.
         let mut by_sid: Vec<(u32, usize)> = if global.iter().any(|g| g.sid != 0) {
             rules.iter().enumerate().map(|(i, r)| (r.sid, i)).collect()
@@ -121,25 +121,28 @@ impl Thresholds {
         };
         by_sid.sort_unstable();
         for g in global {
-            let mut used = false;
+            let (mut named, mut kept) = (0usize, 0usize);
             let mut take = |out: &mut Thresholds, i: usize| {
                 if rules.get(i).is_some_and(|r| g.gid == 0 || g.gid == r.gid) {
-                    used |= out.apply(i, g);
+                    named += 1;
+                    kept += usize::from(!out.apply(i, g));
                 }
             };
             if g.sid == 0 {
                 (0..rules.len()).for_each(|i| take(&mut out, i));
             } else {
                 let from = by_sid.partition_point(|x| x.0 < g.sid);
-                let named = by_sid.get(from..).unwrap_or(&[]).iter().take_while(|x| x.0 == g.sid);
-                named.for_each(|x| take(&mut out, x.1));
+                let of_sid = by_sid.get(from..).unwrap_or(&[]).iter().take_while(|x| x.0 == g.sid);
+                of_sid.for_each(|x| take(&mut out, x.1));
             }
-            if !used {
-                unused.push(g);
+            if named == 0 {
+                idle.push((g, g.unknown()));
+            } else if kept > 0 {
+                idle.push((g, format!("{kept} of {named} rules keep their own threshold")));
             }
         }
         out.give_keys(previous);
-        (out, unused)
+        (out, idle)
     }
 
     /// Assigns the keys: the old key if nothing changed, so that counting continues.
@@ -278,6 +281,25 @@ mod tests {
         assert_eq!(after(none(), &[rate(7, 1), limit(0, 2)]), (None, None, Some(1)));
         assert_eq!(after(none(), &[rate(0, 1), rate(7, 2)]), (None, None, Some(1)));
         assert_eq!(after(none(), &[limit(7, 1), limit(7, 2)]), (None, Some(2), None));
+    }
+
+    #[test]
+    fn entries_without_effect_are_told() {
+        let text =
+            "suppress gen_id 1, sig_id 9\nthreshold gen_id 1, sig_id 0, type limit, track by_src, count 1, seconds 9\n";
+        let (entries, bad) = margay_rules::parse_thresholds(text, "t", &Default::default());
+        assert!(bad.is_empty());
+        let rules: Vec<RuleFacts> = (1..=2)
+            .map(|sid| {
+                let rule = format!("alert tcp any any -> any any (sid:{sid};)");
+                let loaded = margay_rules::load_str(&rule, "t", &margay_rules::Context::default());
+                RuleFacts::of(loaded.rules.into_iter().next().expect("a rule"), false)
+            })
+            .collect();
+        let own = Threshold { kind: ThresholdKind::Limit, track: Track::Source, count: 1, seconds: 5, multiplier: 0 };
+        let (_, idle) = Thresholds::new(&rules, &[(0, vec![own])], &entries, None);
+        let said: Vec<&str> = idle.iter().map(|i| i.1.as_str()).collect();
+        assert_eq!(said, ["can't suppress sid 9, gid 1: unknown rule", "1 of 2 rules keep their own threshold"]);
     }
 
     fn limit(kind: ThresholdKind, count: u32, seconds: u32, multiplier: u32) -> Thresholds {

@@ -2,10 +2,7 @@
 
 use margay_detect::mpm::MpmAlgo;
 
-use crate::VERSION;
-
-/// The Suricata release whose rules, configuration and events are supported.
-const COMPATIBLE: &str = "8.0.6";
+use crate::{COMPATIBLE, VERSION};
 
 /// `-V`. Tools that manage rules take the first version in this text for Suricata's.
 pub(crate) fn version() -> String {

@@ -62,6 +62,8 @@ pub fn helps() -> Vec<(String, String)> {
 
 /// The engine's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The Suricata release whose rules, configuration and events are supported.
+pub(crate) const COMPATIBLE: &str = "8.0.6";
 
 /// The error that ends the engine with status 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -150,12 +150,22 @@ impl Table {
     /// Its text and file name: of the configured file, or else of the file beside the configuration, or else built in. A
     /// configured file that cannot be read causes a warning.
     fn read(&self, config: &Config) -> (String, String) {
+        let (text, name, missing) = self.find(config);
+        if let Some(missing) = missing {
+            warning!(self.module, "{missing}: using the built-in table");
+        }
+        (text, name)
+    }
+
+    /// Its text and file name, and the reason if a configured file cannot be read and nothing beside the configuration
+    /// replaces it.
+    fn find(&self, config: &Config) -> (String, String, Option<String>) {
         let named = config.get(self.key).filter(|p| !p.is_empty());
         let text = |path: &Path| std::fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned());
         let mut refused = None;
         if let Some(path) = named {
             match text(Path::new(path)) {
-                Ok(t) => return (t, path.to_owned()),
+                Ok(t) => return (t, path.to_owned(), None),
                 Err(e) => refused = Some(format!("Error opening file: \"{path}\": {e}")),
             }
         }
@@ -166,12 +176,9 @@ impl Table {
             if let Some(refused) = refused {
                 info!(self.module, "{refused}: using {path}, which is beside the configuration");
             }
-            return (text, path);
+            return (text, path, None);
         }
-        if let Some(refused) = refused {
-            warning!(self.module, "{refused}: using the built-in table");
-        }
-        (self.built_in.to_owned(), format!("built-in {}", self.file))
+        (self.built_in.to_owned(), format!("built-in {}", self.file), refused)
     }
 }
 
@@ -199,6 +206,14 @@ fn rule_context(source: &Source<'_>, fatal: bool) -> Result<Context, Failed> {
     let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
     let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);
     let broken = problems(&bad);
+    if fatal {
+        for table in [CLASSES, REFERENCES] {
+            if let (.., Some(missing)) = table.find(of(table.key)) {
+                error!(table.module, "{missing}: check {} in the configuration", table.key);
+                return Err(Failed::new("suricata", "initializing detection engine failed."));
+            }
+        }
+    }
     if let Some(name) =
         of("classification-file").get("classification-file").filter(|n| bad.iter().any(|p| &*p.place.file == *n))
     {
@@ -267,7 +282,7 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Loaded, Failed> {
         return Err(Failed::new("detect", format!("{named} rule files are named, and no rule of them loads")));
     }
     say_set_aside(&set);
-    let global = thresholds(named_in, &ctx, fatal)?;
+    let global = thresholds(config, named_in, &ctx, fatal)?;
     let reputation = reputation(config)?;
     let countries = countries(config, fatal)?;
     let rules = std::mem::take(&mut set.rules);
@@ -367,13 +382,11 @@ fn compiled(report: &CompileReport, config: &DetectConfig) {
     for (place, reason) in &report.set_aside {
         info!("rules", "{}: line {}: set aside: {reason}", place.file, place.line);
     }
-    for place in &report.unused_thresholds {
-        info!(
-            "threshold-config",
-            "{}: line {}: no rule takes this entry: none has its number, or those that have it count already",
-            place.file,
-            place.line
-        );
+    for (place, reason) in &report.idle_thresholds {
+        warning!("threshold-config", "{}: line {}: {reason}", place.file, place.line);
+    }
+    for problem in &report.list_problems {
+        warning!("detect-filehash", "{problem}");
     }
     info!(
         "detect",
@@ -397,8 +410,18 @@ fn compiled(report: &CompileReport, config: &DetectConfig) {
     }
 }
 
-fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {
-    let Some((text, name)) = read(config, "threshold-file", "threshold-config") else { return Ok(Vec::new()) };
+/// The entries of `threshold-file`, or else of `threshold.config` beside the engine's configuration.
+fn thresholds(config: &Config, named_in: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalThreshold>, Failed> {
+    const KEY: &str = "threshold-file";
+    let set = |c: &Config| c.get(KEY).is_some_and(|p| !p.is_empty());
+    let found = match set(named_in) || set(config) {
+        true => read(named_in, KEY, "threshold-config"),
+        false => config.folder().map(|f| f.join("threshold.config")).and_then(|path| {
+            let text = std::fs::read(&path).ok()?;
+            Some((String::from_utf8_lossy(&text).into_owned(), path.display().to_string()))
+        }),
+    };
+    let Some((text, name)) = found else { return Ok(Vec::new()) };
     let (entries, bad) = margay_rules::parse_thresholds(&text, &name, &ctx.addresses);
     if problems(&bad) {
         warning!("threshold-config", "Error loading threshold configuration from {name}");
@@ -406,7 +429,7 @@ fn thresholds(config: &Config, ctx: &Context, fatal: bool) -> Result<Vec<GlobalT
             return Err(Failed::new("suricata", "Loading signatures failed."));
         }
     }
-    info!("threshold-config", "Threshold config parsed: {} rule(s) found", entries.len());
+    info!("threshold-config", "Threshold config parsed: {} rule(s) found in {name}", entries.len());
     Ok(entries)
 }
 
@@ -507,7 +530,21 @@ pub(crate) fn files(config: &Config, options: &RunOptions) -> (Vec<PathBuf>, Vec
         RuleFiles::Configured => {}
         RuleFiles::Added(f) | RuleFiles::Exclusive(f) => named.push((f.clone(), false)),
     }
-    find(named, settings::rule_folder(config))
+    let mut found = find(named, settings::rule_folder(config));
+    // Without the setting, a name may also be meant from the working directory, as in Suricata.
+    if config.get("default-rule-path").is_none_or(str::is_empty) {
+        let folder = format!("{}/", settings::rule_folder(config));
+        let (files, missing) = &mut found;
+        missing.retain(|name| match name.strip_prefix(&folder) {
+            Some(rest) => {
+                let (mut more, none) = find(vec![(rest.to_owned(), true)], "");
+                files.append(&mut more);
+                !none.is_empty()
+            }
+            None => true,
+        });
+    }
+    found
 }
 
 /// The named files, those of a configuration in `folder`; and the names and patterns without a file.
@@ -555,14 +592,17 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
     // An invalid value is an error of the protocol's settings.
     let disabled =
         |family: &str| matches!(settings::fingerprints(config, &format!("{family}-fingerprints"), true), Ok(false));
+    let hassh_off = matches!(config.bool("app-layer.protocols.ssh.hassh"), Ok(Some(false))).then_some("ssh.hassh");
     Context {
-        off: FEATURES.into_iter().filter(|f| disabled(f)).collect(),
+        off: FEATURES.into_iter().filter(|f| disabled(f)).chain(hassh_off).collect(),
         addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         ports: config.port_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         strict,
         available: available(),
-        features: FEATURES.iter().map(|f| (*f).to_owned()).collect(),
+        // A rule that requires what a setting turns off is skipped instead of refused.
+        features: FEATURES.iter().filter(|f| !disabled(f)).map(|f| (*f).to_owned()).collect(),
         inline: ips,
+        check_events: true,
         ..Context::default()
     }
 }
@@ -577,7 +617,7 @@ pub(crate) fn shown(config: &Config, options: &RunOptions, out: &mut String) -> 
     let sorted =
         |map: std::collections::HashMap<String, String>| map.into_iter().collect::<std::collections::BTreeMap<_, _>>();
     let bad = classes_and_references(config, config, &mut ctx);
-    let thresholds = thresholds(config, &ctx, true).map_err(|f| f.message);
+    let thresholds = thresholds(config, config, &ctx, true).map_err(|f| f.message);
     let reputation: Vec<String> = match reputation_files(config) {
         Some((categories, lists, folder)) => vec![format!("{categories:?} {lists:?} {folder:?}")],
         None => Vec::new(),

@@ -63,6 +63,8 @@ pub enum HashListError {
 pub struct HashList {
     kind: HashKind,
     digests: Vec<u8>,
+    /// The first line that does not begin with a digest, and the number of such lines.
+    bad: Option<(usize, usize)>,
 }
 
 /// The longest line that is read; the rest is skipped.
@@ -72,7 +74,7 @@ impl HashList {
     /// Loads a list.
     ///
     /// # Errors
-    /// The file cannot be read, or a line does not begin with a digest.
+    /// The file cannot be read, or has lines and no digest.
     pub fn load(path: &Path, kind: HashKind) -> Result<HashList, HashListError> {
         let read = |source| HashListError::Read { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(read)?;
@@ -86,6 +88,7 @@ impl HashList {
     fn read(input: &mut dyn BufRead, kind: HashKind) -> Result<HashList, Failed> {
         let len = kind.size();
         let mut digests: Vec<[u8; 32]> = Vec::new();
+        let mut bad: Option<(usize, usize)> = None;
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
@@ -100,16 +103,29 @@ impl HashList {
             if text.is_empty() || text.starts_with(b"#") {
                 continue;
             }
-            let digest = text.get(..len * 2).and_then(unhex).ok_or(Failed::Line(number))?;
-            if text.get(len * 2).is_some_and(u8::is_ascii_hexdigit) {
-                return Err(Failed::Line(number));
+            let whole = !text.get(len * 2).is_some_and(u8::is_ascii_hexdigit);
+            match text.get(..len * 2).filter(|_| whole).and_then(unhex) {
+                Some(digest) => digests.push(digest),
+                // One mistake in a list must not turn its rules off.
+                None => bad = bad.map_or(Some((number, 1)), |(first, n)| Some((first, n + 1))),
             }
-            digests.push(digest);
+        }
+        if let Some((first, _)) = bad.filter(|_| digests.is_empty()) {
+            return Err(Failed::Line(first));
         }
         digests.sort_unstable();
         digests.dedup();
         let digests = digests.iter().flat_map(|d| d.iter().copied().take(len)).collect();
-        Ok(HashList { kind, digests })
+        Ok(HashList { kind, digests, bad })
+    }
+
+    /// The message about skipped lines; `None` if there are none.
+    pub fn skipped(&self, path: &Path) -> Option<String> {
+        let (first, count) = self.bad?;
+        let (path, name, digits) = (path.display(), self.kind.name(), self.kind.size() * 2);
+        Some(format!(
+            "{path}:{first}: {count} lines do not begin with a {name} digest of {digits} digits, and are skipped"
+        ))
     }
 
     /// The digest of the list.
@@ -224,7 +240,20 @@ mod tests {
     #[test]
     fn a_long_line_is_one_line() {
         let text = format!("900150983cd24fb0d6963f7d28e17f72 {}\nx\n", "y".repeat(100_000));
-        assert_eq!(list(&text, HashKind::Md5), Err(2));
+        assert_eq!(list(&text, HashKind::Md5).map(|l| l.bad), Ok(Some((2, 1))));
+    }
+
+    #[test]
+    fn a_mistake_leaves_the_other_lines() {
+        let text = "zz\n900150983cd24fb0d6963f7d28e17f72\n9bb05c0127cc7fd9fda656d3276daf1\n";
+        let l = list(text, HashKind::Md5).expect("a list");
+        assert_eq!((l.len(), l.bad), (1, Some((1, 2))));
+        let said = l.skipped(Path::new("a.lst")).expect("a message");
+        assert!(said.starts_with("a.lst:1: 2 lines do not begin with a"), "{said}");
+        assert_eq!(
+            list("900150983cd24fb0d6963f7d28e17f72\n", HashKind::Md5).map(|l| l.skipped(Path::new("a"))),
+            Ok(None)
+        );
     }
 
     #[test]

@@ -199,7 +199,8 @@ pub(super) fn reputation(input: &CheckInput<'_>, side: IpRepSide, category: u8, 
         match op {
             IpRepOp::Score(c) => score.is_some_and(|s| c.holds(s.into())),
             IpRepOp::IsSet => score.is_some(),
-            IpRepOp::IsNotSet => score.is_none(),
+            // A score of 0 means no data.
+            IpRepOp::IsNotSet => score.is_none_or(|s| s == 0),
         }
     };
     match side {

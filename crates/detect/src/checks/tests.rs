@@ -247,6 +247,15 @@ fn flow_variables_and_counters() {
     });
 }
 
+/// Every address has the score 0.
+struct NoData;
+
+impl Reputation for NoData {
+    fn score(&self, _: IpAddr, _: u8) -> Option<u8> {
+        Some(0)
+    }
+}
+
 #[test]
 fn hosts_streams_vlans_and_reputation() {
     struct Rep;
@@ -284,6 +293,11 @@ fn hosts_streams_vlans_and_reputation() {
             yes(vlan(200, VlanLayer::Any)) && !yes(vlan(200, VlanLayer::All)) && !yes(vlan(100, VlanLayer::Index(2)))
         );
         assert!(!yes(vlan(100, VlanLayer::Index(-3))) && yes(Check::VlanLayers(Equal(2))));
+        i.reputation = Some(&NoData);
+        let mut yes = |c: Check| compile(&c, &mut names).expect("compiles").holds(&i);
+        assert!(
+            yes(rep(IpRepSide::Source, IpRepOp::IsNotSet)) && yes(rep(IpRepSide::Source, IpRepOp::Score(Equal(0))))
+        );
     });
 }
 

@@ -283,6 +283,14 @@ impl<'p> DatasetsBuilder<'p> {
         {
             return Ok(old.clone());
         }
+        // Otherwise the loss shows only when the run ends.
+        if let Some(folder) = files.save.parent().filter(|f| *f != Path::new("") && !f.is_dir()) {
+            return Err(format!(
+                "dataset {name}: cannot write {}: there is no folder {}; create it, or set data-dir",
+                files.save.display(),
+                folder.display()
+            ));
+        }
         // As in Suricata, 0 is no limit.
         let memcap = Some(options.memcap.unwrap_or(self.config.memcap)).filter(|m| *m > 0).unwrap_or(u64::MAX);
         // A missing state file will be written at the end.
@@ -314,6 +322,8 @@ impl<'p> DatasetsBuilder<'p> {
             added: (0..SHARDS).map(|_| RwLock::default()).collect(),
             memcap,
             changes: AtomicBool::new(false),
+            contexts: RwLock::default(),
+            with_context: AtomicUsize::new(0),
         }))
     }
 }

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use margay_packet::KeyedSet;
+use margay_packet::{KeyedMap, KeyedSet};
 use margay_rules::ast::{DataRepOp, SetCommand, SetKind};
 
 pub use builder::{DatasetsBuilder, DatasetsConfig, SetLevel, SetMessage, read_text};
@@ -83,6 +83,9 @@ pub struct DataSet {
     json: bool,
     /// Whether a rule adds or removes entries.
     changes: AtomicBool,
+    /// Context of entries that the socket added with theirs, and their number.
+    contexts: RwLock<KeyedMap<Box<[u8]>, Arc<[u8]>>>,
+    with_context: AtomicUsize,
 }
 
 /// The bytes that represent data in a dataset; `None` if the data does not have the dataset's type.
@@ -183,10 +186,60 @@ impl DataSet {
         Added::New
     }
 
+    /// Adds `data` with a JSON object, which alerts show, to a JSON dataset.
+    pub fn add_json(&self, data: &[u8], context: Vec<u8>) -> Added {
+        let mut room = [0; 16];
+        let Some(key) = key(self.kind, data, &mut room).filter(|_| self.json) else { return Added::Unfit };
+        let cost = (key.len() + context.len()) as u64 + ENTRY;
+        // The lock is held until both are there, so that no alert misses the context.
+        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        if self.contains(data) {
+            return Added::There;
+        }
+        if self.used.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) > self.memcap {
+            self.used.fetch_sub(cost, Ordering::Relaxed);
+            return Added::Full;
+        }
+        let added = self.add(data);
+        if added == Added::New {
+            contexts.insert(key.into(), context.into());
+            self.with_context.store(contexts.len(), Ordering::Release);
+        } else {
+            self.used.fetch_sub(cost, Ordering::Relaxed);
+        }
+        added
+    }
+
+    /// The context that the socket gave to the entry of `data`.
+    fn added_context(&self, data: &[u8]) -> Option<Arc<[u8]>> {
+        if self.with_context.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut room = [0; 16];
+        let key = key(self.kind, data, &mut room)?;
+        self.contexts.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Forgets the contexts of `key`, or of all entries.
+    fn forget_context(&self, key: Option<&[u8]>) {
+        if self.with_context.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<(Box<[u8]>, Arc<[u8]>)> = match key {
+            Some(key) => contexts.remove_entry(key).into_iter().collect(),
+            None => contexts.drain().collect(),
+        };
+        self.with_context.store(contexts.len(), Ordering::Release);
+        let bytes: u64 = gone.iter().map(|(k, c)| (k.len() + c.len()) as u64 + ENTRY).sum();
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Removes `data`; returns whether it was an entry.
     pub fn remove(&self, data: &[u8]) -> bool {
         let mut room = [0; 16];
         let Some(key) = key(self.kind, data, &mut room) else { return false };
+        self.forget_context(Some(key));
         if let Some(e) = self.loaded.find(key) {
             return self.loaded.bury(e);
         }
@@ -204,6 +257,7 @@ impl DataSet {
 
     /// Removes all entries.
     pub fn clear(&self) {
+        self.forget_context(None);
         self.loaded.bury_all();
         for shard in &self.added {
             let gone = {
@@ -343,12 +397,17 @@ pub(crate) struct SetCheck {
 pub(crate) struct SetHit {
     set: Arc<DataSet>,
     value: u32,
+    /// The context that the socket added with the entry.
+    added: Option<Arc<[u8]>>,
 }
 
 impl SetHit {
     /// Name and JSON object.
     pub(crate) fn context(&self) -> Option<(&str, &[u8])> {
-        self.set.context(self.value)
+        match &self.added {
+            Some(added) => Some((self.set.context_key.as_deref()?, added)),
+            None => self.set.context(self.value),
+        }
     }
 }
 
@@ -396,7 +455,8 @@ impl SetCheck {
             SetTest::Command(SetCommand::IsNotSet) => !set.contains(data),
             SetTest::Command(SetCommand::IsSet) => match set.find(data) {
                 Some(value) => {
-                    let hit = set.context_key.is_some().then(|| SetHit { set: set.clone(), value });
+                    let added = || set.added_context(data);
+                    let hit = set.context_key.is_some().then(|| SetHit { set: set.clone(), value, added: added() });
                     return SetOutcome::Holds(hit);
                 }
                 None => false,

@@ -171,6 +171,42 @@ fn files_of_rules() {
 }
 
 #[test]
+fn a_folder_to_write_in_must_be_there() {
+    let f = Folder::new();
+    let missing = DatasetsConfig { data_dir: f.0.join("none"), ..f.config() };
+    for keyword in ["dataset:set,s,type string,state x", "dataset:set,s,type string,save x"] {
+        let (sets, said) = f.load(missing.clone(), &[keyword]);
+        assert!(sets.is_empty() && said[0].contains("there is no folder"), "{said:?}");
+    }
+    assert_eq!(f.load(missing, &["dataset:set,s,type string"]).0.len(), 1);
+}
+
+#[test]
+fn entries_may_be_added_with_context() {
+    let f = Folder::new();
+    f.write("b.json", "{\"ip\": \"1.2.3.4\", \"t\": 1}\n");
+    let s = f.one("dataset:isset,s,type ip,load b.json,format ndjson,value_key ip,context_key k");
+    let check = SetCheck { name: "s".into(), test: SetTest::Command(SetCommand::IsSet), set: Some(s.clone()) };
+    let shown = |data: &[u8]| match check.run(data) {
+        SetOutcome::Holds(Some(hit)) => hit.context().map(|c| String::from_utf8_lossy(c.1).into_owned()),
+        _ => None,
+    };
+    let used = s.used.load(Ordering::Relaxed);
+    assert_eq!(s.add_json(&[5, 6, 7, 8], b"{\"h\":1}".to_vec()), Added::New);
+    assert_eq!(s.add_json(&[5, 6, 7, 8], b"{\"h\":2}".to_vec()), Added::There);
+    assert_eq!(s.add_json(&[1, 2, 3, 4], b"{}".to_vec()), Added::There);
+    assert_eq!(shown(&[5, 6, 7, 8]).as_deref(), Some("{\"h\":1}"));
+    // An entry of the file that was removed comes back with the new context.
+    assert!(s.remove(&[1, 2, 3, 4]));
+    assert_eq!(s.add_json(&[1, 2, 3, 4], b"{\"h\":3}".to_vec()), Added::New);
+    assert_eq!(shown(&[1, 2, 3, 4]).as_deref(), Some("{\"h\":3}"));
+    s.clear();
+    assert_eq!((shown(&[5, 6, 7, 8]), s.used.load(Ordering::Relaxed)), (None, used));
+    let plain = f.one("dataset:isset,p,type ip");
+    assert_eq!(plain.add_json(&[1, 2, 3, 4], b"{}".to_vec()), Added::Unfit);
+}
+
+#[test]
 fn a_set_is_what_it_was_first() {
     let f = Folder::new();
     f.write("x", "YWJj\n");

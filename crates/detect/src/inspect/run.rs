@@ -399,8 +399,10 @@ impl CompiledBuffer {
                 if failed == PATIENCE && self.needs_all && !W::CHECKS && rest.iter().any(|op| op.is_missing(data)) {
                     return Outcome::Stop;
                 }
+            } else {
+                // A place that was tried costs the steps of the checks behind it, as in Suricata.
+                ctx.steps += 1;
             }
-            ctx.steps += 1;
             match c.find(data, if again { to } else { at + 1 }, end) {
                 Some(next) => {
                     at = next;
@@ -439,7 +441,6 @@ impl CompiledBuffer {
                 done => return done,
             }
             ctx.rewind(marks);
-            ctx.steps += 1;
             match p.code.find_at(subject, from + 1, &mut ctx.pcre) {
                 // A lookbehind with `\K` might match at the same place again; each try must advance.
                 PcreResult::Match(f, t) if f > from => {

@@ -53,6 +53,16 @@ fn look(buffer: &CompiledBuffer, data: &[u8]) -> (bool, u32) {
     (buffer.matches(data, &mut ctx), ctx.steps)
 }
 
+/// A place that fails costs one step, as in Suricata: `limit - 3` decoys in front of a match are no too many.
+#[test]
+fn decoys_up_to_the_limit() {
+    let buffer = tries_all(compile(vec![literal("a", None, None), literal("b", Some(0), Some(1))], 3000));
+    for (decoys, found) in [(2997, true), (2998, false)] {
+        let data = [b"ax".repeat(decoys), b"ab".to_vec()].concat();
+        assert_eq!(look(&buffer, &data).0, found, "{decoys}");
+    }
+}
+
 #[test]
 fn literals_that_follow_each_other_are_tried_once() {
     let follow = |text| literal(text, Some(0), None);

@@ -37,6 +37,7 @@ struct HashLists {
     /// Folder for lists that are not beside the rules.
     folder: Option<PathBuf>,
     read: HashMap<(PathBuf, HashKind), Arc<HashList>>,
+    problems: Vec<String>,
 }
 
 impl HashLists {
@@ -57,6 +58,7 @@ impl HashLists {
             return Ok(list.clone());
         }
         let list = HashList::load(&key.0, kind).map_err(|e| Refused::Error(e.to_string()))?;
+        self.problems.extend(list.skipped(&key.0));
         Ok(self.read.entry(key).or_insert(Arc::new(list)).clone())
     }
 }
@@ -64,8 +66,13 @@ impl HashLists {
 impl TxBuilder {
     /// A builder for the transactions of `protocols`. `folder` has the digest lists that are not beside their rules.
     pub(crate) fn new(protocols: &'static [&'static Protocol], folder: Option<&Path>) -> Self {
-        let lists = HashLists { folder: folder.map(Path::to_owned), read: HashMap::new() };
+        let lists = HashLists { folder: folder.map(Path::to_owned), ..HashLists::default() };
         TxBuilder { protocols, groups: GroupsBuilder::default(), lists }
+    }
+
+    /// Messages about lines of digest lists that were skipped.
+    pub(crate) fn list_problems(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lists.problems)
     }
 
     /// Compiles the transaction part of `rule`, which has the number `number`.

@@ -323,6 +323,22 @@ fn all_that_goes_with_rules_is_read_anew() {
     assert_eq!(sids(&b.finish()), [1, 3, 4, 2]);
 }
 
+/// Without `threshold-file`, the file beside the configuration counts.
+#[test]
+fn thresholds_beside_the_configuration() {
+    let rules = format!(
+        "alert http {ANY} (http.uri; content:\"/a\"; sid:1;)\nalert http {ANY} (http.uri; content:\"/a\"; sid:2;)\n"
+    );
+    let files = [("threshold.config", "suppress gen_id 1, sig_id 1\n")];
+    for (more, want) in [("", vec![2]), ("threshold-file: /dev/null\n", vec![1, 2])] {
+        let mut b = Bench::with(&format!("beside-{}", want.len()), more, &rules, &files, false);
+        let mut c = b.connect(1025, None);
+        b.client(&mut c, "GET /a HTTP/1.1\r\nHost: two\r\n\r\n");
+        assert_eq!(b.command("version", json!({})), Ok(json!("8.0.6 RELEASE")));
+        assert_eq!(sids(&b.finish()), want);
+    }
+}
+
 #[test]
 fn a_thousand_reloads_leave_nothing() {
     let mut b = Bench::new("thousand", "", &format!("alert tcp {ANY} (content:\"x\"; sid:1;)\n"));
@@ -491,6 +507,8 @@ fn what_belongs_to_the_worker_is_asked_of_it() {
     }
     assert_eq!(b.command("memcap-list", json!({})).unwrap().as_array().unwrap().len(), 9);
     assert!(b.command("memcap-set", json!({"config": "stream", "memcap": "lots"})).is_err());
+    let few = b.command("memcap-set", json!({"config": "flow", "memcap": "1"}));
+    assert!(few.is_err_and(|e| e.starts_with("memcap value specified for 'flow' is less than the memory in use")));
     let counters = b.command("dump-counters", json!({})).unwrap();
     assert_eq!(counters["decoder"]["pkts"], json!(12));
     assert_eq!(counters["detect"]["engines"][0]["rules_loaded"], json!(1));

@@ -34,9 +34,28 @@ fn data(control: &Control, args: &Args<'_>, failed: &str) -> Result<(Vec<Arc<Dat
 }
 
 pub(super) fn dataset_add(control: &Arc<Control>, args: &Args<'_>) -> Answer {
-    const FAILED: &str = "failed to add data";
     let (sets, data) = data(control, args, FAILED)?;
-    let added: Vec<Added> = sets.iter().map(|s| s.add(&data)).collect();
+    answer(&sets.iter().map(|s| s.add(&data)).collect::<Vec<_>>())
+}
+
+/// As [`dataset_add`], with the JSON object that alerts show for the entry.
+pub(super) fn dataset_add_json(control: &Arc<Control>, args: &Args<'_>) -> Answer {
+    /// As for the objects of files.
+    const CONTEXT_MAX: usize = 16 << 10;
+    let (sets, data) = data(control, args, FAILED)?;
+    let given = args.must("datajson");
+    let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(given);
+    let context = object.ok().and_then(|o| serde_json::to_vec(&o).ok()).filter(|c| c.len() <= CONTEXT_MAX);
+    let Some(context) = context else {
+        return Err(format!("{FAILED}: datajson is not a JSON object of at most {CONTEXT_MAX} bytes"));
+    };
+    answer(&sets.iter().map(|s| s.add_json(&data, context.clone())).collect::<Vec<_>>())
+}
+
+const FAILED: &str = "failed to add data";
+
+/// The answer for what the sets did with the data.
+fn answer(added: &[Added]) -> Answer {
     if added.contains(&Added::Full) {
         Err(format!("{FAILED}: the set is full (memcap)"))
     } else if added.contains(&Added::New) {

@@ -60,6 +60,9 @@ pub(super) fn list_hostbit(control: &Arc<Control>, args: &Args<'_>) -> Answer {
         bits.into_iter().filter_map(|(n, until)| Some((names.name(n)?.to_owned(), left(until)))).collect()
     })?;
     let mut all: Vec<(String, i64)> = found.drain(..).flatten().collect();
+    if all.is_empty() {
+        return Err("host not found".to_owned());
+    }
     all.sort();
     all.dedup_by(|a, b| a.0 == b.0);
     let bits: Vec<_> = all.iter().map(|(name, expire)| json!({"name": name, "expire": expire})).collect();

@@ -71,6 +71,18 @@ fn memcap(name: &str) -> Result<&'static Memcap, String> {
     found.ok_or_else(|| "Memcap value not found. Use 'memcap-list' to show all".to_owned())
 }
 
+/// The memory that a worker uses of a limit, where it is counted.
+fn in_use(w: &Worker, name: &str) -> u64 {
+    let stream = &w.pipeline.stages.stream.counters;
+    match name {
+        "stream" => stream.memuse,
+        "stream-reassembly" => stream.reassembly_memuse,
+        "flow" => w.pipeline.flows.counters.memuse,
+        "defrag" => w.decoder.counters.defrag_memuse,
+        _ => 0,
+    }
+}
+
 /// Whether several workers share the limit. Of other limits, each worker has a part.
 fn is_shared(name: &str) -> bool {
     matches!(name, "host" | "ippair")
@@ -95,6 +107,11 @@ pub(super) fn memcap_set(control: &Arc<Control>, args: &Args<'_>) -> Answer {
     let &(name, _, set) = memcap(args.must("config"))?;
     let bytes = margay_config::typed::parse_size(args.must("memcap"))
         .map_err(|e| format!("error parsing memcap specified, value not changed: {e}"))?;
+    let used: u64 = ask(control, move |w, _| in_use(w, name))?.into_iter().sum();
+    // A typing error would leave no room for new flows.
+    if bytes != 0 && bytes < used {
+        return Err(format!("memcap value specified for '{name}' is less than the memory in use: {}", shown(used)));
+    }
     // Each worker gets a part, unless the limit is shared.
     let parts = if is_shared(name) { 1 } else { control.workers().len().max(1) as u64 };
     let part = if bytes == 0 { 0 } else { (bytes / parts).max(1) };

@@ -81,7 +81,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("shutdown", &[], shutdown),
     command("command-list", &[], list),
     command("help", &[], list),
-    command("version", &[], |_, _| Ok(json!(crate::info::version()))),
+    // Tools split it at the blank.
+    command("version", &[], |_, _| Ok(json!(format!("{} RELEASE", crate::COMPATIBLE)))),
     command("uptime", &[], |c, _| Ok(json!(c.started.elapsed().as_secs()))),
     command("running-mode", &[], |c, _| Ok(json!(c.live.get().map_or("single", |l| l.mode)))),
     command("capture-mode", &[], |c, _| {
@@ -118,6 +119,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("memcap-show", &[text("config")], memcaps::memcap_show),
     command("memcap-list", &[], memcaps::memcap_list),
     command("dataset-add", DATA, datasets::dataset_add),
+    command(
+        "dataset-add-json",
+        &[text("setname"), text("settype"), text("datavalue"), text("datajson")],
+        datasets::dataset_add_json,
+    ),
     command("dataset-remove", DATA, datasets::dataset_remove),
     command("get-flow-stats-by-id", &[whole("flow_id")], counters::flow_stats),
     command("dataset-dump", &[], datasets::dataset_dump),
