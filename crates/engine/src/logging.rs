@@ -5,14 +5,17 @@ use std::path::Path;
 use margay_config::{Config, ConfigError, Node, RunOptions};
 use margay_detect::DetectConfig;
 use margay_detect::pcre::{Pcre, PcreLimits, PcreResult, PcreScratch};
-use margay_output::error;
 use margay_output::log::{Level, LineFilter, LogOutput, LogTarget, init};
 use margay_output::priority::Facility;
+use margay_output::{error, warning};
 
 use crate::Failed;
 
 /// The default identity in syslog.
 const IDENTITY: &str = "suricata";
+
+/// The items of `logging.outputs`.
+const TARGETS: [&str; 3] = ["console", "file", "syslog"];
 
 /// Opens the targets of `logging.outputs`; by default, the console.
 ///
@@ -28,6 +31,12 @@ pub(crate) fn open(config: &Config, options: &RunOptions, dir: &Path) -> Result<
     // The engine inspects traffic even if its log cannot be written.
     if let Err(e) = init(&outputs, Level::verbose(options.verbose), filter) {
         error!("logopenfile", "{e}");
+    }
+    for item in config.node("logging.outputs").iter().flat_map(Node::children) {
+        let name = item.entry().0;
+        if !TARGETS.contains(&name) {
+            warning!("conf", "{}: logging cannot go to \"{name}\", only to console, file or syslog", item.place());
+        }
     }
     Ok(())
 }
@@ -88,6 +97,10 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Fai
     let mut console = None;
     for item in config.node("logging.outputs").iter().flat_map(Node::children) {
         let (name, Some(node)) = item.entry() else { continue };
+        // Others are reported once the log is open, and the table of settings has no rows for them.
+        if !TARGETS.contains(&name) {
+            continue;
+        }
         let enabled = node.bool("enabled")?.unwrap_or(true);
         let level = match node.node("level") {
             Some(n) => level(n)?,
@@ -112,9 +125,7 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Vec<LogOutput>, Fai
                 },
                 node.get("identity").filter(|i| !i.is_empty()).unwrap_or(IDENTITY).to_owned(),
             ),
-            other => {
-                return Err(node.error(format!("logging cannot go to \"{other}\": console, file or syslog")).into());
-            }
+            _ => continue,
         };
         if enabled {
             let format = match (node.get("format").filter(|f| !f.is_empty()), &target) {

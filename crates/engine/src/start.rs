@@ -128,6 +128,11 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
     // This comes before reading rules, which takes time.
     let signal = |e: std::io::Error| Failed::new("suricata", format!("cannot take signals: {e}"));
     let wakes = Signals::reloads().map_err(signal)?;
+    // A stop while rules are loading takes effect behind that, so that the end is orderly. Tests end at once.
+    let signals = match options.test || options.engine_analysis {
+        true => Arc::default(),
+        false => Arc::new(Signals::install().map_err(signal)?),
+    };
     let late = delayed(&config, options, devices.is_some())?;
     let engines = if options.disable_detection || late {
         settings::detect(&config)?;
@@ -146,7 +151,6 @@ fn start(options: &RunOptions) -> Result<(), Failed> {
         return Ok(());
     }
     let socket = settings::socket(&config, options)?;
-    let signals = Arc::new(Signals::install().map_err(signal)?);
     let profiling = Profiling::of(&config, &dir)?;
     let autofp = parallel::autofp(&config, options)?;
     notices::unfit(&config);

@@ -28,7 +28,7 @@ use crate::sinks::identity;
 use held::{Held, Record};
 
 /// Smallest `limit`, in bytes.
-pub const MIN_LIMIT: u64 = 4 * 1024 * 1024;
+pub const MIN_LIMIT: u64 = 1024 * 1024;
 /// Largest packet that is written without truncation.
 const SNAPLEN: u32 = 262_144;
 

@@ -24,8 +24,12 @@ pub struct SinkSettings {
     pub append: bool,
     /// `filemode`: permissions of a regular file, which `umask` restricts; 0 leaves the default.
     pub mode: u32,
-    /// `rotate-interval` in seconds: reopen the file at multiples of it in local time.
+    /// `rotate-interval` in seconds: the next line after it goes to a new file.
     pub rotate_interval: Option<u64>,
+    /// Whether the interval ends at its multiples in local time, instead of counting from the start.
+    pub rotate_by_clock: bool,
+    /// A datagram socket without room is waited for: nothing is lost when a capture file is read.
+    pub patient: bool,
     /// `buffer-size` in bytes: a line that does not fit flushes the buffer first. 0 writes each line at once.
     pub buffer_size: usize,
     /// Syslog: the sender's identity.
@@ -47,6 +51,8 @@ impl SinkSettings {
             append: true,
             mode: 0,
             rotate_interval: None,
+            rotate_by_clock: false,
+            patient: false,
             buffer_size: 0,
             identity: "suricata".into(),
             facility: Facility::Local0,

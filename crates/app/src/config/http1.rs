@@ -25,7 +25,12 @@ pub enum Personality {
 
 impl Personality {
     /// The personality with this name in the configuration (`IIS_7_5`), in any case.
+    ///
+    /// The manual also lists `Apache` and `Apache_2_2`, which are `Apache_2` by now.
     pub fn from_name(name: &str) -> Option<Personality> {
+        if ["Apache", "Apache_2_2"].iter().any(|n| n.eq_ignore_ascii_case(name)) {
+            return Some(Personality::Apache2);
+        }
         Self::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|&(_, p)| p)
     }
 
@@ -193,7 +198,7 @@ impl Config {
         self.stream_depth.or((inline && !self.follows_stream).then_some(0))
     }
 
-    /// The settings for a server.
+    /// The settings for a server: those of the longest prefix that contains the address.
     pub fn server(&self, address: IpAddr) -> &ServerConfig {
         let inside = |&(net, bits): &(IpAddr, u8)| match (net, address) {
             (IpAddr::V4(n), IpAddr::V4(a)) => {
@@ -206,7 +211,15 @@ impl Config {
             }
             _ => false,
         };
-        self.servers.iter().find(|(nets, _)| nets.iter().any(inside)).map_or(&self.default, |(_, s)| s)
+        let mut best: Option<(u8, &ServerConfig)> = None;
+        for (nets, server) in &self.servers {
+            let longest = nets.iter().filter(|n| inside(n)).map(|n| n.1).max();
+            // Of equal prefixes, the first one counts.
+            if let Some(bits) = longest.filter(|b| best.is_none_or(|(most, _)| *b > most)) {
+                best = Some((bits, server));
+            }
+        }
+        best.map_or(&self.default, |(_, s)| s)
     }
 }
 

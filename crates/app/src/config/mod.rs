@@ -105,6 +105,8 @@ pub struct AppLogOptions {
     pub http_body_printable: bool,
     /// Frames: the limit of bytes that events show (`frame: payload-buffer-size`, less one byte, as in Suricata).
     pub frame_payload: usize,
+    /// The same for the frames of alerts, whose setting is that of the alert's payload.
+    pub alert_frame_payload: usize,
     /// Options that protocols declare ([`crate::Protocol::eve_options`]).
     pub options: Values,
 }
@@ -122,6 +124,7 @@ impl AppLogOptions {
             http_body: false,
             http_body_printable: false,
             frame_payload: 4095,
+            alert_frame_payload: 4095,
             options,
         }
     }

@@ -8,6 +8,8 @@ pub(super) const ABOUT: &str = "`enabled` is yes, no, or `detection-only`: the p
 
 /// Values of `encryption-handling`.
 const ENCRYPTION: &[&str] = &["track-only", "bypass", "full"];
+/// The same for TLS, with the old name of `track-only`.
+const TLS_ENCRYPTION: &[&str] = &["track-only", "bypass", "full", "default"];
 
 const POLICIES: &[&str] =
     &["auto", "ignore", "drop-flow", "pass-flow", "bypass", "drop-packet", "pass-packet", "reject"];
@@ -58,7 +60,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("app-layer.protocols.smtp.mime.extract-urls", "yes", "Whether to extract URLs."),
     list("app-layer.protocols.smtp.mime.extract-urls-schemes", "schemes", "[http]", "Schemes of URLs to extract.").like("[ftp]"),
     flag("app-layer.protocols.smtp.mime.log-url-scheme", "no", "Whether URLs are logged with their scheme."),
-    flag("app-layer.protocols.smtp.mime.body-md5", "no", "Whether to compute the MD5 of a body."),
+    flag_or("app-layer.protocols.smtp.mime.body-md5", &["auto"], "no", "Whether to compute the MD5 of a body; `auto` is yes."),
     size("app-layer.protocols.smtp.inspected-tracker.content-limit", "100000", "Bytes of a file to inspect.").within(0, U32 as u64),
     size("app-layer.protocols.smtp.inspected-tracker.content-inspect-min-size", "32768", "Bytes of a file to gather before the first inspection.").within(0, U32 as u64),
     size("app-layer.protocols.smtp.inspected-tracker.content-inspect-window", "4096", "Inspected bytes to inspect again together with new ones.").within(0, U32 as u64),
@@ -67,7 +69,7 @@ pub(super) const KEYS: &[Key] = &[
     word("app-layer.protocols.ssh.encryption-handling", ENCRYPTION, "track-only", "What to do with a flow once it is encrypted."),
     flag_or("app-layer.protocols.tls.ja3-fingerprints", &["auto"], "auto", "JA3 and JA3S: always, never, or if a rule needs them."),
     flag_or("app-layer.protocols.tls.ja4-fingerprints", &["auto"], "auto", "JA4: always, never, or if a rule or log needs it."),
-    word("app-layer.protocols.tls.encryption-handling", ENCRYPTION, "track-only", "What to do with a flow once it is encrypted."),
+    word("app-layer.protocols.tls.encryption-handling", TLS_ENCRYPTION, "track-only", "What to do with a flow once it is encrypted."),
     flag("app-layer.protocols.tls.no-reassemble", "*", "The old form of `encryption-handling`.").ignored(REMOVED),
     number("app-layer.protocols.tls.subjectaltname-limit", "", (0, U32), "names", "Most alternative names of a certificate.").ignored("all that a certificate has are kept, in the limit of the handshake"),
     size("app-layer.protocols.tls.handshake-limit", "", "Most bytes of a handshake.").ignored("a handshake has a fixed limit"),

@@ -74,7 +74,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.eve-log.types.#.anomaly.types.packethdr", "", "At the wrong place: it belongs one level up.").ignored("it belongs one level up, below anomaly"),
     flag("outputs.#.eve-log.types.#.http.extended", "no", "Whether to write the extended members."),
     list("outputs.#.eve-log.types.#.http.custom", "headers", "", "More headers to write, by name.").like("[Accept-Encoding]"),
-    word("outputs.#.eve-log.types.#.http.dump-all-headers", &["both", "request", "response"], "", "Whether to write all headers.").lenient(),
+    word("outputs.#.eve-log.types.#.http.dump-all-headers", &["none", "both", "request", "response"], "none", "Whether to write all headers.").lenient(),
     flag("outputs.#.eve-log.types.#.http.xff.enabled", "", "`xff` for HTTP, instead of the output's."),
     word("outputs.#.eve-log.types.#.http.xff.mode", &["extra-data", "overwrite"], "", "`xff.mode` for HTTP.").lenient(),
     word("outputs.#.eve-log.types.#.http.xff.deployment", &["reverse", "forward"], "", "`xff.deployment` for HTTP.").lenient(),

@@ -9,6 +9,9 @@ pub(super) const ABOUT: &str = "Logs and their destinations. `outputs` is a list
 /// Values of `filetype`.
 pub(super) const FILETYPES: &[&str] = &["regular", "unix_stream", "unix_dgram", "syslog", "redis", "kafka", "tcp"];
 
+/// Values of `type`.
+const OLD_TYPES: &[&str] = &["regular", "file", "unix_stream", "unix_dgram", "syslog", "redis", "kafka", "tcp"];
+
 /// The test that shows the effect of settings of remote outputs.
 const REMOTE: &str = "engine/src/settings/remote.rs::every_setting_acts";
 
@@ -33,10 +36,10 @@ pub(super) const KEYS: &[Key] = &[
     number("heartbeat.output-flush-interval", "0", (0, 60), "seconds", "How often buffered outputs are flushed.").ignored("buffered outputs are flushed every second"),
     // Settings of all outputs that write lines.
     word("outputs.#.<written>.filetype", FILETYPES, "regular", "Destination: a file, a socket, or another machine."),
-    word("outputs.#.<written>.type", FILETYPES, "regular", "The old name of `filetype`."),
+    word("outputs.#.<written>.type", OLD_TYPES, "regular", "The old name of `filetype`."),
     flag("outputs.#.<written>.append", "yes", "Whether to append to an existing file."),
     text("outputs.#.<written>.filemode", "permissions", "", "Permissions of a new file, less the umask.").like("640"),
-    text("outputs.#.<written>.rotate-interval", "a time", "", "When to open a new file: `minute`, `hour`, `day`, or a number with s, m, h, d or w.").like("hour"),
+    text("outputs.#.<written>.rotate-interval", "a time", "", "The next record after it opens a new file: `minute`, `hour`, `day` of the clock, or a number with s, m, h, d or w from the start on.").like("hour"),
     size("outputs.#.<written>.buffer-size", "0", "Bytes to buffer before writing; 0 writes after each batch."),
     text("outputs.#.<written>.identity", "a name", "suricata", "Program name in syslog messages (`filetype: syslog`)."),
     word("outputs.#.<written>.facility", FACILITIES, "local0", "Syslog facility (`filetype: syslog`)."),
@@ -110,7 +113,7 @@ pub(super) const KEYS: &[Key] = &[
     flag("outputs.#.pcap-log.enabled", "no", "Whether to write a copy of the traffic."),
     text("outputs.#.pcap-log.filename", "a file", "log.pcap", "File name; a timestamp is appended."),
     text("outputs.#.pcap-log.dir", "a folder", "", "Folder for capture logs; default: the log folder.").like("copies"),
-    size("outputs.#.pcap-log.limit", "100mb", "Size at which the next file starts. A number below 4096 counts megabytes; 0 is no limit.").within(4 << 20, u64::MAX),
+    size("outputs.#.pcap-log.limit", "100mb", "Size at which the next file starts. A number below 4096 counts megabytes; 0 is no limit."),
     number("outputs.#.pcap-log.max-files", "0", (0, U32), "files", "Number of files to keep; the oldest is removed. 0 is no limit."),
     word("outputs.#.pcap-log.mode", &["normal", "multi"], "normal", "One file, or one per worker."),
     word("outputs.#.pcap-log.compression", &["none", "lz4"], "none", "Compression of the files."),

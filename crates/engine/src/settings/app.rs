@@ -205,6 +205,14 @@ fn path(node: Node<'_>, path: &mut PathConfig) -> Result<(), ConfigError> {
             "preserve_percent" => InvalidEncoding::Preserve,
             "remove_percent" => InvalidEncoding::Remove,
             "decode_invalid" => InvalidEncoding::Decode,
+            // Listed in the manual. The parser answers no requests, so nothing of it is left.
+            "status_400" => {
+                margay_output::warning!(
+                    "app-layer-htp",
+                    "path-url-encoding-invalid-handling: status_400 is the same as preserve_percent"
+                );
+                InvalidEncoding::Preserve
+            }
             other => {
                 return Err(n.error(format!(
                     "path-url-encoding-invalid-handling: \"{other}\" is none; there are preserve_percent, \
@@ -295,6 +303,29 @@ mod tests {
         assert_eq!(of("        collectors: []\n").unwrap(), Collectors::new([]));
         assert_eq!(of("        collectors: [/a, \"/b/*\"]\n").unwrap(), Collectors::new(["/a", "/b/*"]));
         assert!(of("        collectors: [v1/logs]\n").unwrap_err().to_string().contains("v1/logs"));
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let servers = "        server-config:\n          - wide:\n              address: [10.0.0.0/8, \"2001::/16\"]\n              \
+                       request-body-limit: 5kb\n          - one:\n              address: [10.0.0.2, \"2001:2::/32\"]\n              \
+                       request-body-limit: 7kb\n";
+        let http = read(servers).unwrap();
+        let limit = |address: &str| http.server(address.parse().unwrap()).body_limit[0];
+        assert_eq!(["10.0.0.1", "10.0.0.2"].map(limit), [5 << 10, 7 << 10]);
+        assert_eq!(["2001::1", "2001:2::1"].map(limit), [5 << 10, 7 << 10]);
+    }
+
+    #[test]
+    fn values_that_the_manual_lists() {
+        for (line, personality) in [
+            ("personality: Apache", Personality::Apache2),
+            ("personality: Apache_2_2", Personality::Apache2),
+            ("path-url-encoding-invalid-handling: status_400", Personality::Ids),
+        ] {
+            let http = read(&format!("        default-config:\n          {line}\n")).unwrap();
+            assert_eq!(http.default.personality, personality, "{line}");
+        }
     }
 
     #[test]

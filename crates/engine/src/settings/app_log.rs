@@ -109,6 +109,9 @@ impl AppLog {
                 self.options.http_body = node.bool("http-body")?.unwrap_or(false);
                 self.options.http_body_printable = node.bool("http-body-printable")?.unwrap_or(false);
                 super::declared::alert_options(node, &mut self.options.options)?;
+                if let Some(bytes) = node.size("payload-buffer-size")? {
+                    self.options.alert_frame_payload = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(1);
+                }
             }
             EventType::App(AppProto::Http1) => self.options.http = http(node, warnings)?,
             EventType::Frame => {
@@ -130,13 +133,14 @@ fn http(node: Node<'_>, warnings: &mut Vec<String>) -> Result<LogOptions, Config
     let mut o = LogOptions { extended: node.bool("extended")?.unwrap_or(false), ..LogOptions::default() };
     if let Some(which) = node.get("dump-all-headers") {
         o.dump_headers = match which {
+            "" | "none" => [false, false],
             "both" => [true, true],
             "request" => [true, false],
             "response" => [false, true],
             other => {
                 let at = node.node("dump-all-headers").unwrap_or(node).place();
                 warnings.push(format!(
-                    "{at}: dump-all-headers: \"{other}\" is none of both, request and response; no headers are dumped"
+                    "{at}: dump-all-headers: \"{other}\" is none of none, both, request and response; no headers are dumped"
                 ));
                 [false, false]
             }

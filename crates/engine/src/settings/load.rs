@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use margay_config::{Config, RunOptions};
+use margay_config::{Capture, Config, RunOptions};
 
 use crate::Failed;
 
@@ -19,8 +19,24 @@ pub(crate) fn configuration(options: &RunOptions) -> Result<Config, Failed> {
         Some(path) => Config::load_with(path, &options.includes, &options.sets)?,
         None => Config::built_in(&options.includes, &options.sets)?,
     };
+    for setting in of_options(options) {
+        config.set(&setting)?;
+    }
     config.check_reads();
     Ok(config)
+}
+
+/// The settings that options of the command line replace, so that `--dump-config` and `conf-get` show the ones in use.
+fn of_options(options: &RunOptions) -> Vec<String> {
+    let path = |name: &str, path: &Option<PathBuf>| path.as_ref().map(|p| format!("{name}={}", p.display()));
+    let socket = match &options.capture {
+        Some(Capture::UnixSocket(file)) => path("unix-command.filename", file),
+        _ => None,
+    };
+    [path("default-log-dir", &options.log_dir), path("data-dir", &options.data_dir), socket]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The log folder of `-l` or the configuration, or else the current folder.

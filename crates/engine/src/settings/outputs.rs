@@ -9,7 +9,7 @@ use margay_output::data_log::DataKind;
 use margay_output::event::{EventType, EventTypes};
 use margay_output::fast::FastSettings;
 use margay_output::lines::LineKind;
-use margay_output::pcaplog::{Compression, Conditional, MIN_LIMIT, PcapLogSettings, PcapMode};
+use margay_output::pcaplog::{Compression, Conditional, PcapLogSettings, PcapMode};
 use margay_output::priority::{Facility, SyslogLevel};
 use margay_output::remote::WhenFull;
 use margay_output::settings::{
@@ -161,7 +161,7 @@ pub(crate) fn outputs(config: &Config, dir: &Path) -> Result<Specs, ConfigError>
             // The table of settings has no row for its "enabled".
             let enabled = node.children().filter(|c| c.name() == "enabled").find_map(|c| c.value());
             if enabled.is_some_and(|v| margay_config::typed::parse_bool(v).unwrap_or(true)) {
-                return Err(node.error(format!("there is no output named \"{name}\"")));
+                specs.warnings.push(format!("{}: there is no output named \"{name}\"", item.place()));
             }
             continue;
         }
@@ -216,7 +216,10 @@ pub(crate) fn open_files(config: &Config, dir: &Path, workers: usize, auto: When
                 Arc::make_mut(remote).when_full.get_or_insert(auto);
                 remote.name()
             }
-            Some(sink) => sink.path.display().to_string(),
+            Some(sink) => {
+                sink.patient = auto == WhenFull::Wait;
+                sink.path.display().to_string()
+            }
             None => o.path().map(|p| p.display().to_string()).unwrap_or_default(),
         };
         info!("logopenfile", "{name} output initialized: {place}");
@@ -288,6 +291,8 @@ pub(crate) fn wants_ethernet(config: &Config) -> Result<bool, ConfigError> {
 
 /// Below this number, the `limit` of `pcap-log` counts megabytes, as in old configurations.
 const MEGABYTES_BELOW: u64 = 4096;
+/// The smallest `limit` in bytes, as in Suricata; megabytes go down to one.
+const LEAST_BYTES: u64 = 4 << 20;
 
 fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     let dir = node.get("dir").map_or_else(|| dir.to_owned(), |d| dir.join(d));
@@ -298,8 +303,8 @@ fn pcap(node: Node<'_>, dir: &Path) -> Result<PcapLogSettings, ConfigError> {
     }
     if let Some(limit) = node.size("limit")? {
         s.limit = if limit < MEGABYTES_BELOW { limit << 20 } else { limit };
-        if (MEGABYTES_BELOW..MIN_LIMIT).contains(&limit) {
-            return Err(bad("limit", &format!("{limit}, less than {MIN_LIMIT} bytes,")));
+        if (MEGABYTES_BELOW..LEAST_BYTES).contains(&limit) {
+            return Err(bad("limit", &format!("{limit}, less than {LEAST_BYTES} bytes,")));
         }
     }
     if let Some(n) = node.int("max-files")? {
@@ -347,6 +352,8 @@ pub(super) fn regular(node: Node<'_>, dir: &Path, default: &str) -> Result<SinkS
     }
     if let Some(text) = node.get("rotate-interval") {
         s.rotate_interval = Some(interval(text).ok_or_else(|| bad("rotate-interval", text))?);
+        // As in Suricata, `hour` is the clock's, and `60m` counts from the start.
+        s.rotate_by_clock = !text.starts_with(|c: char| c.is_ascii_digit());
     }
     s.buffer_size = usize::try_from(node.size("buffer-size")?.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(s)
@@ -409,7 +416,8 @@ fn eve(
     eve.metadata = node.bool("metadata")?.unwrap_or(true);
     eve.sensor_name = config.get("sensor-name").map(str::to_owned);
     if node.bool("suricata-version")?.unwrap_or(false) {
-        eve.version = Some(crate::VERSION.into());
+        // As for all tools that ask, the release that decides the form of the records.
+        eve.version = Some(crate::COMPATIBLE.into());
     }
     let Some(types) = node.node("types") else { return Ok((eve, AppLog::default())) };
     let mut app = AppLog::default();

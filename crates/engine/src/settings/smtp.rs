@@ -22,7 +22,11 @@ pub(super) fn smtp(config: &Config) -> Result<SmtpConfig, ConfigError> {
         set(mime.bool("decode-base64")?, &mut smtp.mime.base64);
         set(mime.bool("decode-quoted-printable")?, &mut smtp.mime.quoted_printable);
         set(mime.size("header-value-depth")?.map(|n| n as usize), &mut smtp.mime.value_depth);
-        set(mime.bool("body-md5")?, &mut smtp.mime.body_md5);
+        // The digest is cheap beside the rest of a mail, so `auto` computes it as well.
+        match mime.get("body-md5") {
+            Some("auto") => smtp.mime.body_md5 = true,
+            _ => set(mime.bool("body-md5")?, &mut smtp.mime.body_md5),
+        }
         set(mime.bool("log-url-scheme")?, &mut smtp.log_url_scheme);
         if let Some(schemes) = mime.child("extract-urls-schemes") {
             smtp.mime.schemes = schemes.values().map(|s| scheme(schemes, s)).collect::<Result<_, _>>()?;
@@ -30,6 +34,11 @@ pub(super) fn smtp(config: &Config) -> Result<SmtpConfig, ConfigError> {
         if mime.bool("extract-urls")? == Some(false) {
             smtp.mime.schemes.clear();
         }
+    }
+    if smtp.raw_extraction && smtp.decode_mime {
+        let text = "\"decode-mime\" and \"raw-extraction\" cannot both be on: raw extraction is off";
+        margay_output::warning!("app-layer-smtp", "{text}");
+        smtp.raw_extraction = false;
     }
     if let Some(tracker) = node.node("inspected-tracker") {
         set(bytes(tracker, "content-limit")?, &mut smtp.content_limit);

@@ -76,11 +76,8 @@ pub(super) fn check_modes(config: &Config, options: &RunOptions, live: bool, ips
             "the run mode \"workers\" is for interfaces: a capture file has one worker, and several with \"autofp\""
         );
     }
-    if live && options.simulate_ips && !is_queue(options) {
-        return Err(Failed::new(
-            "suricata",
-            "--simulate-ips is for capture files; interfaces are inline with copy-mode: ips, and passive without",
-        ));
+    if live && options.simulate_ips && !is_queue(options) && !crate::live::is_inline(config, options) {
+        warning!("suricata", "--simulate-ips: events say what inline mode would drop, and nothing is dropped");
     }
     crate::live::check_answers(config, options)?;
     if !settings::is_firewall(config, options)? {

@@ -167,7 +167,7 @@ impl Stages {
             });
             let fields = |json: &mut Json, n: usize| {
                 if let Some((app, frame, source)) = &frame {
-                    let most = options.get(n).map_or(0, |o| o.frame_payload);
+                    let most = options.get(n).map_or(0, |o| o.alert_frame_payload);
                     source.log(app, frame, most, &mut Vec::new(), json);
                 }
                 if let (Some(tx), Some(o)) = (tx, options.get(n)) {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 
 use margay_packet::Time;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -22,12 +23,18 @@ pub(super) fn stream(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// Connects to a datagram socket.
-pub(super) fn datagram(path: &Path) -> io::Result<UnixDatagram> {
+pub(super) fn datagram(path: &Path, patient: bool) -> io::Result<UnixDatagram> {
     let s = UnixDatagram::unbound()?;
     s.connect(path)?;
-    s.set_nonblocking(true)?;
+    match patient {
+        true => s.set_write_timeout(Some(PATIENCE))?,
+        false => s.set_nonblocking(true)?,
+    }
     Ok(s)
 }
+
+/// How long a capture file waits for a reader of datagrams that reads nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Shared {
     pub(super) fn put_stream(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
@@ -121,7 +128,12 @@ impl Shared {
 
 fn send_datagram(target: &Target, bytes: &[u8]) -> io::Result<()> {
     match target {
-        Target::Datagram(s) => s.send(bytes).map(|_| ()),
+        Target::Datagram(s) => s.send(bytes).map(|_| ()).inspect_err(|e| {
+            // A reader that hangs is waited for once.
+            if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+                let _ = s.set_nonblocking(true);
+            }
+        }),
         _ => Err(io::ErrorKind::NotConnected.into()),
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Shared {
     /// The bytes that a stream socket did not take; they end in a line feed.
     pub(super) pending: Vec<u8>,
     next_rotation: Option<i64>,
+    /// The interval is over since then: the next line begins a new file.
+    rotate: Option<Time>,
     /// A partial line remains that could not be removed.
     broken: bool,
     failing: bool,
@@ -60,6 +62,7 @@ impl Shared {
             buffer: Vec::new(),
             pending: Vec::new(),
             next_rotation: None,
+            rotate: None,
             broken: false,
             failing: false,
             lost: 0,
@@ -101,7 +104,7 @@ impl Shared {
                 Target::File(file)
             }
             SinkKind::UnixStream => Target::Stream(socket::stream(&path)?),
-            SinkKind::UnixDgram | SinkKind::Syslog => Target::Datagram(socket::datagram(&path)?),
+            SinkKind::UnixDgram | SinkKind::Syslog => Target::Datagram(socket::datagram(&path, self.settings.patient)?),
             SinkKind::Stdout => Target::Stdout,
             SinkKind::Stderr => Target::Stderr,
             SinkKind::Remote => match &self.settings.remote {
@@ -124,9 +127,12 @@ impl Shared {
 
     fn schedule(&mut self, now: Time) {
         if let Some(interval) = self.settings.rotate_interval.and_then(|i| i64::try_from(i).ok()).filter(|&i| i > 0) {
-            let c = self.clock.civil(now);
-            let local = c.days * 86_400 + i64::from(c.hour) * 3600 + i64::from(c.minute) * 60 + i64::from(c.second);
-            let left = interval - local.rem_euclid(interval);
+            let mut left = interval;
+            if self.settings.rotate_by_clock {
+                let c = self.clock.civil(now);
+                let local = c.days * 86_400 + i64::from(c.hour) * 3600 + i64::from(c.minute) * 60 + i64::from(c.second);
+                left = interval - local.rem_euclid(interval);
+            }
             self.next_rotation = Some(now.secs().saturating_add(left));
         }
     }
@@ -134,7 +140,8 @@ impl Shared {
     pub(super) fn tick(&mut self, now: Time) {
         if self.next_rotation.is_some_and(|at| now.secs() >= at) {
             self.schedule(now);
-            self.reopen(now);
+            self.flush();
+            self.rotate = Some(now);
         }
         if matches!(self.target, Target::None) {
             let _ = self.connect(now, true);
@@ -160,6 +167,10 @@ impl Shared {
     }
 
     pub(super) fn write(&mut self, lines: &[u8]) {
+        // A quiet time makes no empty files.
+        if let Some(at) = self.rotate.take() {
+            self.reopen(at);
+        }
         let size = self.settings.buffer_size;
         if size == 0 {
             return self.put(lines);

@@ -229,6 +229,17 @@ fn rotation_by_time_gives_new_names() {
     let read = |n: &str| std::fs::read_to_string(dir.path().join(n)).unwrap();
     assert_eq!(read("eve-600.json"), "1\n2\n");
     assert_eq!(read("eve-660.json"), "3\n");
+    // The interval counts from the start, and nothing is made while nothing is written.
+    let settings = SinkSettings { rotate_interval: Some(60), ..SinkSettings::file(dir.path().join("log-%s.json")) };
+    let mut s = Sink::open(settings, Time::new(690, 0)).unwrap();
+    s.line(b"1\n");
+    for second in [720, 750, 810] {
+        s.tick(Time::new(second, 0));
+    }
+    s.line(b"2\n");
+    s.tick(Time::new(811, 0));
+    assert_eq!((read("log-690.json"), read("log-810.json")), ("1\n".into(), "2\n".into()));
+    assert!(!dir.path().join("log-750.json").exists());
 }
 
 #[test]
