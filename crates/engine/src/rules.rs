@@ -592,7 +592,7 @@ pub(crate) fn context(config: &Config, options: &RunOptions, ips: bool) -> Conte
     // An invalid value is an error of the protocol's settings.
     let disabled =
         |family: &str| matches!(settings::fingerprints(config, &format!("{family}-fingerprints"), true), Ok(false));
-    let hassh_off = matches!(config.bool("app-layer.protocols.ssh.hassh"), Ok(Some(false))).then_some("ssh.hassh");
+    let hassh_off = matches!(config.bool("app-layer.protocols.ssh.hassh"), Ok(Some(false))).then_some("hassh");
     Context {
         off: FEATURES.into_iter().filter(|f| disabled(f)).chain(hassh_off).collect(),
         addresses: config.address_groups().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),

@@ -132,7 +132,7 @@ fn late_copies_are_spared_and_other_words_are_not() {
         assert_eq!((other.accepted, other.drop), (false, true), "{seq} {words:?}");
     }
     assert_eq!(b.read(ToServer, false), "hello world");
-    // New data that was overtaken is inspected and passes. What comes in its place later is rewritten to it.
+    // New data that was overtaken is inspected and passes. Later data in its place is rewritten to it.
     let overtaken = b.send(&at(pkt(ToServer, PSH | ACK, 1012, 5001, b"!"), 102));
     assert!(overtaken.accepted && !overtaken.drop);
     assert!(b.send(&at(pkt(ToServer, PSH | ACK, 1012, 5001, b"?"), 111)).rewrite);

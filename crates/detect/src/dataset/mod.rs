@@ -45,6 +45,8 @@ const ENTRY: u64 = 64;
 
 /// Added entries of one range of hashes.
 type Shard = RwLock<KeyedSet<Box<[u8]>>>;
+/// Contexts of entries, by entry.
+type Contexts = KeyedMap<Box<[u8]>, Arc<[u8]>>;
 
 /// The result of adding an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +86,7 @@ pub struct DataSet {
     /// Whether a rule adds or removes entries.
     changes: AtomicBool,
     /// Context of entries that the socket added with theirs, and their number.
-    contexts: RwLock<KeyedMap<Box<[u8]>, Arc<[u8]>>>,
+    contexts: RwLock<Contexts>,
     with_context: AtomicUsize,
 }
 
@@ -226,7 +228,7 @@ impl DataSet {
             return;
         }
         let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<(Box<[u8]>, Arc<[u8]>)> = match key {
+        let gone: Vec<_> = match key {
             Some(key) => contexts.remove_entry(key).into_iter().collect(),
             None => contexts.drain().collect(),
         };

@@ -192,7 +192,8 @@ pub(super) fn tests_files(rule: &Rule, index: usize) -> bool {
             && !b.checks.iter().any(|c| matches!(c, BufferCheck::Lua(_)))
     };
     let (before, rest) = rule.buffers.split_at_checked(index).unwrap_or_default();
-    rest.first().is_some_and(|b| plainly(b) && !before.iter().any(|o| (&o.buffer, o.side) == (&b.buffer, b.side) && plainly(o)))
+    rest.first()
+        .is_some_and(|b| plainly(b) && !before.iter().any(|o| (&o.buffer, o.side) == (&b.buffer, b.side) && plainly(o)))
 }
 
 /// The tests that must all hold for one file, by direction. Those of a `=>` rule are on the response's file, unless they

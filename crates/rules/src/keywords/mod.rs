@@ -287,9 +287,8 @@ pub(crate) fn apply(b: &mut Builder<'_>, option: &RawOption<'_>) -> Result<(), F
     if !keyword.feature.is_empty() && !b.ctx.available.contains(keyword.feature) {
         b.missing(&written);
     }
-    if !b.ctx.off.is_empty()
-        && let Some(off) = b.ctx.off.iter().find(|f| keyword.names.first().is_some_and(|n| n.starts_with(*f)))
-    {
+    let of = |feature: &str| keyword.names.first().is_some_and(|n| n.split('.').any(|part| part.starts_with(feature)));
+    if let Some(off) = b.ctx.off.iter().find(|f| of(f)) {
         return fail(MODULE, format!("{written}: {off} support is not enabled"));
     }
     b.exists(keyword.direction);
