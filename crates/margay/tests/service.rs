@@ -504,7 +504,9 @@ fn waiting(dir: &Path) -> String {
 fn in_the_background() {
     let dir = place("daemon");
     configure(&dir, OUTPUTS);
-    std::fs::create_dir(dir.join("log")).expect("a folder");
+    for folder in ["log", "data"] {
+        std::fs::create_dir(dir.join(folder)).expect("a folder");
+    }
     // Relative paths on the command line work wherever the daemon changes to.
     let capture = waiting(&dir);
     let daemon = ["-D", &*capture, "-S", "a.rules"];

@@ -221,6 +221,11 @@ fn the_program_says_the_same_of_itself_everywhere() {
     c.arg(format!("--unix-socket={}", socket.display()));
     let engine = Engine::spawn(c, socket.clone()).ready();
     wait("the socket", || socket.exists());
-    assert_eq!(engine.ask(&["version"]).as_str(), Some(said(&run(&dir, &["-V"])).trim()));
+    // As Suricata, the socket answers with the release alone.
+    let version = engine.ask(&["version"]);
+    assert!(
+        version.as_str().is_some_and(|v| v.ends_with(" RELEASE") && said(&run(&dir, &["-V"])).contains(v)),
+        "{version}"
+    );
     engine.stop_by("TERM");
 }

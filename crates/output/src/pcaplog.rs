@@ -552,7 +552,7 @@ mod tests {
     fn a_ring_of_files() {
         let dir = tempfile::tempdir().unwrap();
         let settings =
-            PcapLogSettings { limit: MIN_LIMIT, max_files: 3, ..PcapLogSettings::new(dir.path().join("log.pcap")) };
+            PcapLogSettings { limit: 4 << 20, max_files: 3, ..PcapLogSettings::new(dir.path().join("log.pcap")) };
         std::fs::write(dir.path().join("log.pcap.5"), "of an earlier run").unwrap();
         std::fs::write(dir.path().join("log.pcap.other"), "not ours").unwrap();
         let mut log = PcapLog::new(settings, 0, 1).unwrap();
@@ -592,7 +592,7 @@ mod tests {
     #[test]
     fn two_files_in_one_second_have_two_names() {
         let dir = tempfile::tempdir().unwrap();
-        let settings = PcapLogSettings { limit: MIN_LIMIT, ..PcapLogSettings::new(dir.path().join("%n-%i-%t.pcap")) };
+        let settings = PcapLogSettings { limit: 4 << 20, ..PcapLogSettings::new(dir.path().join("%n-%i-%t.pcap")) };
         let mut log = PcapLog::new(settings, 3, 77).unwrap();
         let data = vec![0u8; 200_000];
         for _ in 0..50 {
@@ -677,7 +677,7 @@ mod tests {
             f(&mut s);
             PcapLog::new(s, 0, 0).unwrap_err().to_string()
         };
-        assert!(error(&|s| s.limit = 1024).contains("4194304"));
+        assert!(error(&|s| s.limit = 1024).contains(&MIN_LIMIT.to_string()));
         assert!(error(&|s| s.path = "a%y".into()).contains("%y"));
         assert!(error(&|s| s.mode = PcapMode::Multi).contains("%n"));
         assert!(error(&|s| s.filter = Some("udp and and".into())).contains("syntax error"));

@@ -51,7 +51,7 @@ pub(super) const KEYS: &[Key] = &[
     size("app-layer.protocols.smb.max-dcerpc-stub-size", "", "Most bytes of a call over a pipe.").ignored("calls over pipes have the limits of DCE/RPC"),
     size("app-layer.protocols.dcerpc.max-stub-size", "", "Most bytes of a call.").ignored("a call's bytes have a fixed limit"),
     // SMTP
-    flag("app-layer.protocols.smtp.raw-extraction", "no", "Whether a whole mail is also a file."),
+    flag("app-layer.protocols.smtp.raw-extraction", "no", "Whether a whole mail is also a file.").shown_by("engine/src/settings/smtp.rs::reads"),
     number("app-layer.protocols.smtp.max-tx", "256", (0, U32), "transactions", "Open transactions of a flow."),
     flag("app-layer.protocols.smtp.mime.decode-mime", "yes", "Whether mails are parsed."),
     flag("app-layer.protocols.smtp.mime.decode-base64", "yes", "Whether attachments in Base64 are decoded."),

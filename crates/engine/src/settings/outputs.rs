@@ -678,7 +678,12 @@ mod tests {
 
     #[test]
     fn refuses_nonsense() {
-        assert!(specs("outputs:\n  - feast:\n      enabled: yes\n").is_err());
+        let unknown = read("  - feast:\n      enabled: yes\n");
+        assert!(
+            matches!(&unknown.warnings[..], [w] if w.contains("no output named \"feast\"")),
+            "{:?}",
+            unknown.warnings
+        );
         for kind in ["anomaly", "drop"] {
             let one = format!("  - eve-log:\n      enabled: yes\n      types: [{kind}]\n");
             let e = specs(&format!("outputs:\n{one}{one}")).unwrap_err();
