@@ -150,22 +150,12 @@ impl Table {
     /// Its text and file name: of the configured file, or else of the file beside the configuration, or else built in. A
     /// configured file that cannot be read causes a warning.
     fn read(&self, config: &Config) -> (String, String) {
-        let (text, name, missing) = self.find(config);
-        if let Some(missing) = missing {
-            warning!(self.module, "{missing}: using the built-in table");
-        }
-        (text, name)
-    }
-
-    /// Its text and file name, and the reason if a configured file cannot be read and nothing beside the configuration
-    /// replaces it.
-    fn find(&self, config: &Config) -> (String, String, Option<String>) {
         let named = config.get(self.key).filter(|p| !p.is_empty());
         let text = |path: &Path| std::fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned());
         let mut refused = None;
         if let Some(path) = named {
             match text(Path::new(path)) {
-                Ok(t) => return (t, path.to_owned(), None),
+                Ok(t) => return (t, path.to_owned()),
                 Err(e) => refused = Some(format!("Error opening file: \"{path}\": {e}")),
             }
         }
@@ -176,9 +166,12 @@ impl Table {
             if let Some(refused) = refused {
                 info!(self.module, "{refused}: using {path}, which is beside the configuration");
             }
-            return (text, path, None);
+            return (text, path);
         }
-        (self.built_in.to_owned(), format!("built-in {}", self.file), refused)
+        if let Some(refused) = refused {
+            warning!(self.module, "{refused}: using the built-in table");
+        }
+        (self.built_in.to_owned(), format!("built-in {}", self.file))
     }
 }
 
@@ -206,14 +199,6 @@ fn rule_context(source: &Source<'_>, fatal: bool) -> Result<Context, Failed> {
     let of = |key: &str| if named_in.get(key).is_some() { named_in } else { config };
     let bad = classes_and_references(of("classification-file"), of("reference-config-file"), &mut ctx);
     let broken = problems(&bad);
-    if fatal {
-        for table in [CLASSES, REFERENCES] {
-            if let (.., Some(missing)) = table.find(of(table.key)) {
-                error!(table.module, "{missing}: check {} in the configuration", table.key);
-                return Err(Failed::new("suricata", "initializing detection engine failed."));
-            }
-        }
-    }
     if let Some(name) =
         of("classification-file").get("classification-file").filter(|n| bad.iter().any(|p| &*p.place.file == *n))
     {

@@ -73,7 +73,7 @@ impl Pending {
             self.pop();
         }
         self.data += usize::from(matches!(asked, Asked::Data(_)));
-        self.tls += usize::from(asked == Asked::StartTls);
+        self.tls += usize::from(matches!(asked, Asked::StartTls));
         self.reset = match (asked, self.reset) {
             (Asked::Rset, _) => Some((id, 0)),
             (_, before) => before.map(|(of, behind)| (of, behind.saturating_add(1))),
@@ -91,7 +91,7 @@ impl Pending {
     pub(super) fn pop(&mut self) -> Option<(Asked, u64)> {
         let first = self.list.pop_front()?;
         self.data -= usize::from(matches!(first.0, Asked::Data(_)));
-        self.tls -= usize::from(first.0 == Asked::StartTls);
+        self.tls -= usize::from(matches!(first.0, Asked::StartTls));
         Some(first)
     }
 
