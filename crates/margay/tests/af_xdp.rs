@@ -107,7 +107,6 @@ fn inner_errors() {
         (&["--af-xdp=lo"], "the host itself"),
         (&["--af-xdp=vb", "--include", &zero], "force-bind-mode: zero"),
         (&["--af-xdp=vb", "udp", "and", "and"], "syntax error"),
-        (&["--af-xdp=vb", "--simulate-ips"], "capture files"),
     ] {
         is_refused(&dir, more, words);
     }

@@ -497,7 +497,6 @@ fn inner_errors() {
         (&["-i", "vb", "--runmode", "moon"], "run mode"),
         (&["-i", "vb", "-i", "lo", "--runmode", "single"], "single"),
         (&["-i", "vb", "udp", "and", "and"], "syntax error"),
-        (&["-i", "vb", "--simulate-ips"], "copy-mode: ips"),
         (&["-i", "vb", "-i", "vb"], "twice"),
     ] {
         is_refused(&dir, more, words);
